@@ -1,0 +1,156 @@
+"""Every error that Hibernaut raises on purpose.
+
+    HibernautError
+    ├── InputRefused            what was handed in is not acceptable; nothing changed
+    │   ├── MalformedInput      it cannot be read as what it should be
+    │   ├── TooLarge            it is above a named bound
+    │   ├── UnknownThread       no such thread for this tenant
+    │   ├── ThreadClosed        the thread is final
+    │   ├── TokenRefused        a callback token that is forged, foreign or expired
+    │   └── AlreadyAnswered     the call has its answer
+    ├── ConfigurationError      the embedding program is set up wrongly
+    │   └── ToolDefinitionError a function cannot be a tool
+    ├── ToolError               raised by a tool: its text is the model's error result
+    ├── StoreError              the store could not do what was asked; nothing was written
+    │   ├── StoreBusy           another process held the store for too long
+    │   ├── StoreFull           no room on the disk
+    │   ├── StoreCorrupt        what is stored cannot be read as what it should be
+    │   ├── StoreFormatTooNew   written by a newer version
+    │   └── StaleClaim          the writer lost its claim on the thread
+    ├── ModelError              a completion did not happen; see `hibernaut.models.errors`
+    └── VerificationFailed      a chain of receipts does not match what is stored
+
+Every class has a stable `code` for wires and logs.
+"""
+
+from typing import ClassVar
+
+
+class HibernautError(Exception):
+    """The root of all errors raised on purpose."""
+
+    code: ClassVar[str] = "error"
+
+
+class InputRefused(HibernautError):
+    """What was handed in is not acceptable. Nothing was changed by it."""
+
+    code = "input_refused"
+
+
+class MalformedInput(InputRefused):
+    """It cannot be read as what it should be."""
+
+    code = "malformed_input"
+
+
+class TooLarge(InputRefused):
+    """It is above a named bound."""
+
+    code = "too_large"
+
+    def __init__(self, what: str, size: int, limit: int, setting: str) -> None:
+        super().__init__(f"{what} has {size:,} bytes; at most {limit:,} are taken (setting `{setting}`)")
+        self.size = size
+        self.limit = limit
+        self.setting = setting
+
+
+class UnknownThread(InputRefused):
+    """There is no such thread for this tenant."""
+
+    code = "unknown_thread"
+
+    def __init__(self, thread_id: str) -> None:
+        super().__init__(f"there is no thread {thread_id!r}; only a user text creates one")
+        self.thread_id = thread_id
+
+
+class ThreadClosed(InputRefused):
+    """The thread is final: it takes no more input."""
+
+    code = "thread_closed"
+
+    def __init__(self, thread_id: str) -> None:
+        super().__init__(f"thread {thread_id!r} is closed and takes no more input")
+        self.thread_id = thread_id
+
+
+class TokenRefused(InputRefused):
+    """A callback token is forged, foreign or expired."""
+
+    code = "token_refused"
+
+
+class AlreadyAnswered(InputRefused):
+    """The call has its answer; a second one changes nothing."""
+
+    code = "already_answered"
+
+
+class ConfigurationError(HibernautError):
+    """The embedding program is set up wrongly."""
+
+    code = "configuration"
+
+
+class ToolDefinitionError(ConfigurationError):
+    """A function cannot be a tool as it is written."""
+
+    code = "tool_definition"
+
+
+class ToolError(HibernautError):
+    """Raised inside a tool: its text becomes the error result that the model reads."""
+
+    code = "tool_error"
+
+
+class StoreError(HibernautError):
+    """The store could not do what was asked. Nothing was written."""
+
+    code = "store"
+
+
+class StoreBusy(StoreError):
+    """Another process held the store for longer than the busy timeout."""
+
+    code = "store_busy"
+
+
+class StoreFull(StoreError):
+    """There is no room left to write."""
+
+    code = "store_full"
+
+
+class StoreCorrupt(StoreError):
+    """What is stored cannot be read as what it should be."""
+
+    code = "store_corrupt"
+
+
+class StoreFormatTooNew(StoreError):
+    """The store was written by a newer version of Hibernaut."""
+
+    code = "store_format_too_new"
+
+
+class StaleClaim(StoreError):
+    """The writer no longer holds the thread: somebody else took it over. Nothing was written."""
+
+    code = "stale_claim"
+
+
+class ModelError(HibernautError):
+    """A completion did not happen. `retryable`: it may work later; `retry_after`: not before so many milliseconds."""
+
+    code = "model"
+    retryable: ClassVar[bool] = False
+    retry_after: int = 0
+
+
+class VerificationFailed(HibernautError):
+    """A chain of receipts does not match what is stored."""
+
+    code = "verification_failed"

@@ -1,0 +1,57 @@
+"""Names for things that must be unique for ever.
+
+Random names come from an `Ids` source that is passed in, so that a test can replay a run. Names that
+follow from what is stored (call ids, request ids) are derived, not drawn: a slice that is run again
+after a crash arrives at the same ones.
+"""
+
+import hashlib
+import secrets
+import time
+from typing import Protocol
+
+_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
+
+
+def base32(data: bytes) -> str:
+    """Write bytes in lower-case Crockford base 32, without padding."""
+    bits = len(data) * 8
+    number = int.from_bytes(data, "big")
+    length = -(-bits // 5)
+    number <<= length * 5 - bits
+    return "".join(_ALPHABET[(number >> shift) & 31] for shift in range((length - 1) * 5, -1, -5))
+
+
+class Ids(Protocol):
+    """Draws names that nobody else draws."""
+
+    def new(self, prefix: str) -> str:
+        """Return a fresh name that starts with `prefix` and an underscore."""
+        ...
+
+    def salt(self) -> bytes:
+        """Return 8 bytes that make the derived names of a new thread its own."""
+        ...
+
+
+class RandomIds:
+    """Names of 24 characters that sort by the time they were drawn (48 bits of milliseconds, 72 random bits)."""
+
+    def new(self, prefix: str) -> str:
+        """Return a fresh name."""
+        stamp = time.time_ns() // 1_000_000
+        return f"{prefix}_{base32(stamp.to_bytes(6, 'big') + secrets.token_bytes(9))}"
+
+    def salt(self) -> bytes:
+        """Return 8 random bytes."""
+        return secrets.token_bytes(8)
+
+
+def call_id(salt: bytes, version: int, position: int) -> str:
+    """Derive the id of the call that the turn of head `version` makes at `position`.
+
+    The salt is drawn once when a thread is created, so a thread that is deleted and made again under
+    the same name never repeats an id.
+    """
+    digest = hashlib.sha256(b"%b|%d|%d" % (salt, version, position)).digest()
+    return "call_" + base32(digest[:10])
