@@ -1,0 +1,100 @@
+"""The one atomic write that a slice round makes, as a value."""
+
+from enum import IntEnum
+from typing import Literal
+
+import msgspec
+
+from hibernaut.kernel.head import Status
+from hibernaut.messages.inputs import InputMessage
+
+
+class Disposition(IntEnum):
+    """What became of one input. `DEFERRED` is the only one that is not final: the input stays in the inbox."""
+
+    ACCEPTED = 0
+    """It went into the history, or did what it is for."""
+    DUPLICATE = 1
+    """The same input had been consumed before."""
+    STALE = 2
+    """What it is about is over: an answered call, a timer that no longer matters."""
+    DEFERRED = 3
+    """It waits in the inbox for an open call, for a bounded time."""
+    ROUTED = 4
+    """It was given to another thread."""
+    SURFACED = 5
+    """It was kept in the head and shown to people."""
+    HELD = 6
+    """It stays in the inbox until the thread is resumed."""
+    REFUSED = 7
+    """It is about nothing this thread has, or cannot be read."""
+    CLOSED = 8
+    """The thread is closed."""
+
+
+class Effect(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Something that a commit owes to the outside.
+
+    `request_id` is stable over crashes and is the idempotency key. An "invoke" has its call's id; a "cancel" says that
+    the invocation of `call_id` is no longer wanted. `local`: it is worked on inside an engine's process.
+    """
+
+    request_id: str
+    kind: Literal["invoke", "cancel"]
+    call_id: str
+    tool: str
+    arguments: str = "{}"
+    local: bool = True
+
+
+class Outgoing(msgspec.Struct, frozen=True):
+    """A message that a commit puts into an inbox; with a `due` time (milliseconds since 1970) it is a timer."""
+
+    message: InputMessage
+    due: int = 0
+
+
+class NewThread(msgspec.Struct, frozen=True):
+    """A thread to be made: its head, its launch configuration (by digest), and a first page if it has one."""
+
+    thread_id: str
+    tenant: str
+    head: bytes
+    config: bytes
+    config_body: bytes
+    created: int
+
+
+class Blob(msgspec.Struct, frozen=True):
+    """Bytes kept under their SHA-256."""
+
+    digest: bytes
+    data: bytes
+
+
+class SliceCommit(msgspec.Struct, frozen=True):
+    """All that one round of a slice changes. It becomes visible together or not at all."""
+
+    thread_id: str
+    version: int
+    """The version of the new head; the store refuses any but the next one."""
+    head: bytes
+    page: bytes
+    """The items appended; empty when there are none."""
+    receipt: bytes
+    status: Status
+    consumed: tuple[str, ...] = ()
+    """Message ids that have their final disposition: they leave the inbox and are known from now on."""
+    deferred: tuple[tuple[str, int], ...] = ()
+    """Messages that stay in the inbox, with the moment at which they wake the thread themselves."""
+    dropped: tuple[str, ...] = ()
+    """Timers (message ids) that no longer matter."""
+    spawned: tuple[NewThread, ...] = ()
+    outgoing: tuple[Outgoing, ...] = ()
+    effects: tuple[Effect, ...] = ()
+    settled: tuple[str, ...] = ()
+    """Request ids of effects that are over."""
+    continues: bool = False
+    """The thread has something to do without any further input: it stays ready."""
+    at: int = 0
+    """The moment of the commit."""

@@ -1,0 +1,47 @@
+"""The launch configuration of a thread: what it was started with, stored by digest and shared.
+
+Code is found again by name at resume; the configuration itself never changes.
+"""
+
+import msgspec
+
+from hibernaut.codec import decoder_of, pack, sha256, unpack
+from hibernaut.kernel.limits import ThreadOptions
+
+
+class Authority(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a thread may do. `tools` are name patterns (`*` matches anything); children can only narrow it."""
+
+    tools: tuple[str, ...] = ("*",)
+
+
+class LaunchConfig(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a thread was started with."""
+
+    instructions: str = ""
+    model: str = ""
+    tools: tuple[str, ...] = ()
+    """Names of its tools, in the order the model is shown them."""
+    tenant: str = ""
+    user: str = ""
+    """On whose behalf the thread works; other people who speak in it do not change that."""
+    options: ThreadOptions = ThreadOptions()
+    authority: Authority = Authority()
+
+
+_decoder = decoder_of(LaunchConfig)
+
+
+def encode_config(config: LaunchConfig) -> tuple[bytes, bytes]:
+    """Return the digest and the bytes of a configuration."""
+    data = pack(config)
+    return sha256(data), data
+
+
+def decode_config(data: bytes) -> LaunchConfig:
+    """Read a configuration.
+
+    Raises:
+        StoreCorrupt: it is not one.
+    """
+    return unpack(data, _decoder, "a launch configuration")

@@ -1,0 +1,215 @@
+"""What a round has decided so far: the value that the rules of this package write into.
+
+The rules are pure: they get a draft, what came in and the time, and write down what should happen. Nothing of a
+draft is real before it is sealed into a `SliceCommit` and a store has taken that.
+"""
+
+import hashlib
+
+from hibernaut.ids import call_id
+from hibernaut.kernel.commit import Disposition, Effect, NewThread, Outgoing
+from hibernaut.kernel.head import Call, CallState, Head
+from hibernaut.kernel.limits import REMEMBERED_CALLS, ThreadOptions
+from hibernaut.messages.inputs import InputMessage, Timer, TimerPurpose, ToolResult
+from hibernaut.messages.items import EventItem, Item, NoticeItem, ResultItem
+from hibernaut.messages.parts import Content, plain_text
+
+EVENT_POSITIONS = 10_000
+"""Events get call ids from positions that no call of a turn reaches."""
+
+
+class Draft:
+    """A round being worked out. `head` is the draft's own and is changed in place.
+
+    `now` is the moment from which timers are counted: whoever asks the model sets it anew before folding the answer.
+    """
+
+    __slots__ = (
+        "calls",
+        "deferred",
+        "dispositions",
+        "dropped",
+        "effects",
+        "events",
+        "head",
+        "items",
+        "now",
+        "options",
+        "outgoing",
+        "queueing",
+        "retrying",
+        "settled",
+        "spawned",
+    )
+
+    def __init__(self, head: Head, options: ThreadOptions, now: int) -> None:
+        self.head = head
+        self.options = options
+        self.now = now
+        self.items: list[Item] = []
+        self.dispositions: list[tuple[str, Disposition]] = []
+        self.deferred: list[tuple[str, int]] = []
+        self.dropped: list[str] = []
+        self.effects: list[Effect] = []
+        self.outgoing: list[Outgoing] = []
+        self.settled: list[str] = []
+        self.spawned: list[NewThread] = []
+        self.calls: list[str] = []
+        self.events = 0
+        self.queueing = False
+        """An input before the present one waits for an open call."""
+        self.retrying = False
+        """It is time to try again after a failure."""
+
+    def notice(self, kind: str, text: str = "") -> None:
+        """Tell people what happened to the thread."""
+        self.items.append(NoticeItem(kind, text))
+
+    def timer(self, purpose: TimerPurpose, due: int, call: str = "") -> str:
+        """Set a timer and return its message id. Timers are messages with a due time."""
+        head = self.head
+        message_id = f"{purpose}:{call or head.version + 1}"
+        content = Timer(purpose, due, call)
+        self.outgoing.append(Outgoing(InputMessage(message_id, head.thread_id, content, "engine"), due))
+        return message_id
+
+    # What the model owes
+
+    @property
+    def wants_completion(self) -> bool:
+        """Tell whether the model must be asked now."""
+        head = self.head
+        return head.owes and head.status == "open" and not head.turn and (self.retrying or not head.attempts)
+
+    def forget_failures(self) -> None:
+        """Begin to count failed completions anew; the timer that would try again is taken back."""
+        self.head.attempts = 0
+        if self.head.retry:
+            self.dropped.append(self.head.retry)
+            self.head.retry = ""
+
+    # The calls of the last turn
+
+    def works(self) -> bool:
+        """Tell whether the turn waits for a call that works on something (and does not only stand for waiting)."""
+        waiting = [call for call in self.turn_calls() if call.held is None]
+        under_way = [call for call in waiting if call.state == "open"] or waiting[:1]
+        return any(not call.passive for call in under_way)
+
+    def turn_calls(self) -> list[Call]:
+        """Return the calls of the turn that have no result in history yet, in order."""
+        calls = self.head.calls
+        return [calls[name] for name in self.head.turn]
+
+    def answer(self, call: Call, content: Content, *, is_error: bool = False, display: str = "") -> None:
+        """Give a call of the turn its result."""
+        call.state = "answered"
+        self.hold(call, content, is_error=is_error, display=display)
+
+    def hold(self, call: Call, content: Content, *, is_error: bool = False, display: str = "") -> None:
+        """Keep the result of a call until those before it in the turn have theirs; the call's state stays."""
+        call.held = ResultItem(call.id, content, is_error, display)
+        self.drop_timer(call)
+
+    def detach(self, call: Call, placeholder: str) -> None:
+        """Let a working call go on beside the conversation: its result will come as an event. Its deadline stays."""
+        call.state = "detached"
+        call.held = ResultItem(call.id, placeholder)
+
+    def drop_timer(self, call: Call) -> None:
+        """Take back the timer of a call."""
+        if call.timer:
+            self.dropped.append(call.timer)
+            call.timer = ""
+
+    def end_work(self, call: Call, state: CallState, content: str) -> None:
+        """End a working call from our side. Should its result come all the same, it is shown."""
+        self.hold(call, content, is_error=True)
+        self.forget_work(call, state)
+
+    def forget_work(self, call: Call, state: CallState) -> None:
+        """Cancel what works for a call, and remember it for a late result."""
+        call.state = state
+        self.drop_timer(call)
+        self.effects.append(Effect(f"{call.id}:cancel", "cancel", call.id, call.tool))
+        over = [name for name, other in self.head.calls.items() if other.state in ("cancelled", "expired")]
+        for name in over[: max(0, len(over) - REMEMBERED_CALLS)]:
+            if name not in self.head.turn:
+                del self.head.calls[name]
+
+    def release_results(self) -> None:
+        """Append the results that may be appended: in the order of the calls, up to the first that is missing."""
+        head = self.head
+        done = 0
+        for name in head.turn:
+            call = head.calls[name]
+            if call.held is None:
+                break
+            self.items.append(call.held)
+            call.held = None
+            if call.state == "answered":
+                del head.calls[name]
+            done += 1
+        if done:
+            head.turn = head.turn[done:]
+            head.owes = True
+
+    def dispatch(self) -> None:
+        """Begin as many queued calls of the turn as may be open at once."""
+        waiting = [call for call in self.turn_calls() if call.held is None]
+        free = self.options.parallel_calls - sum(call.state == "open" for call in waiting)
+        for call in waiting:
+            if free <= 0:
+                return
+            if call.state == "queued":
+                self._begin(call)
+                free -= 1
+
+    def _begin(self, call: Call) -> None:
+        call.state = "open"
+        if call.mode == "rest":
+            if call.delay or call.due:
+                call.due = call.due or self.now + call.delay
+                call.timer = self.timer("sleep", call.due, call.id)
+            return
+        self.effects.append(Effect(call.id, "invoke", call.id, call.tool, call.arguments))
+        if call.deadline:
+            call.timer = self.timer("deadline", self.now + call.deadline, call.id)
+
+    # Events
+
+    def inject(self, call: Call, content: Content, source: str, *, final: bool = False) -> None:
+        """Put an event about a call into the history."""
+        head = self.head
+        name = call_id(head.salt, head.version + 1, EVENT_POSITIONS + self.events)
+        self.events += 1
+        self.items.append(EventItem(name, call.id, call.tool, call.arguments, content, source, final))
+        head.owes = True
+
+    def tell_later(self, call: Call, content: str) -> None:
+        """Send the thread the end of a call that went on beside the conversation; it arrives as an event."""
+        message = InputMessage(
+            f"cancelled:{call.id}", self.head.thread_id, ToolResult(call.id, content, is_error=True), "engine"
+        )
+        self.outgoing.append(Outgoing(message))
+
+    # Bounds
+
+    def park(self, reason: str) -> None:
+        """Give the thread up for now, visibly; user text or an operator tries again."""
+        self.head.status = "parked"
+        self.head.reason = reason
+        self.notice("parked", reason)
+
+    def watch_repeats(self, call: Call, content: Content, *, is_error: bool) -> None:
+        """Count calls that fail the same way in a row, and park the thread when there are too many."""
+        head = self.head
+        if not is_error:
+            head.repeats, head.repeated = 0, b""
+            return
+        failure = f"{call.tool}\0{call.arguments}\0{plain_text(content)}".encode()
+        digest = hashlib.blake2b(failure, digest_size=8).digest()
+        head.repeats = head.repeats + 1 if digest == head.repeated else 1
+        head.repeated = digest
+        if head.repeats >= self.options.max_repeats and head.status == "open":
+            self.park(f"{call.tool} failed the same way {head.repeats} times in a row: {plain_text(content)[:200]}")

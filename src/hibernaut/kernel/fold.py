@@ -1,0 +1,198 @@
+"""The second half of a round: what the model said becomes items, calls and effects, or a failure becomes a retry."""
+
+from typing import Protocol
+
+import msgspec
+
+from hibernaut.codec import sha256
+from hibernaut.ids import call_id
+from hibernaut.kernel.draft import Draft
+from hibernaut.kernel.head import Call, CallMode
+from hibernaut.kernel.limits import BACKOFF_FIRST, BACKOFF_MOST, RETRY_AFTER_MOST
+from hibernaut.kernel.turn import Turn, TurnCall, TurnPart, TurnText
+from hibernaut.messages.events import Usage
+from hibernaut.messages.items import CallItem, ReasoningItem, TextItem, UserItem
+from hibernaut.messages.parts import Content
+
+GO_ON = "[The output limit cut your answer off here. Go on exactly where it stopped.]"
+CUT_CALL = "Not run: the output limit cut this call off before its arguments were complete. Call it again, shorter."
+HALF_CALL = "Not run: the turn ended before the arguments of this call were complete. Call it again."
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """The call is not run; the model reads why."""
+
+    reason: str
+
+
+class Settled(msgspec.Struct, frozen=True):
+    """The call is answered by the runtime itself, within this commit. `title` renames the thread."""
+
+    content: Content
+    title: str | None = None
+
+
+class Rest(msgspec.Struct, frozen=True):
+    """The call waits: for `delay` milliseconds, until `due`, or (with neither) for whatever comes."""
+
+    delay: int = 0
+    due: int = 0
+
+
+class Run(msgspec.Struct, frozen=True):
+    """The call is to be performed.
+
+    `deadline`: milliseconds it may take, 0 for no bound. `passive`: it stands for waiting, events do not wait for it.
+    """
+
+    mode: CallMode
+    deadline: int = 0
+    passive: bool = False
+
+
+class Judged(msgspec.Struct, frozen=True):
+    """What is to be done with a call, and its arguments as a JSON object."""
+
+    verdict: Refusal | Settled | Rest | Run
+    arguments: str = "{}"
+
+
+class CallJudge(Protocol):
+    """Knows the tools of a thread."""
+
+    def judge(self, tool: str, arguments: str, now: int) -> Judged:
+        """Check a call: does the tool exist, may it be used, are the arguments right?"""
+        ...
+
+
+def fold_turn(draft: Draft, turn: Turn, judge: CallJudge) -> None:
+    """Take a complete turn into the history: all its calls are stored, as many as may be open are dispatched.
+
+    A turn without a text or a call leaves nothing behind, not even its reasoning.
+    """
+    head = draft.head
+    head.owes = False
+    draft.forget_failures()
+    _count(draft, turn.usage)
+    said = turn.parts if any(map(_says_something, turn.parts)) else ()
+    calls: list[Call] = []
+    cut = CUT_CALL if turn.reason == "length" else HALF_CALL
+    for part in said:
+        if isinstance(part, TurnText):
+            if _says_something(part):
+                draft.items.append(TextItem(part.text))
+        elif isinstance(part, TurnCall):
+            calls.append(_store_call(draft, part, len(calls), judge, cut))
+        else:
+            draft.items.append(ReasoningItem(part.provider, part.data, part.text))
+    head.turn = tuple([call.id for call in calls])
+    draft.calls += head.turn
+    for call in calls:
+        if call.held is not None:
+            draft.watch_repeats(call, call.held.content, is_error=call.held.is_error)
+    if head.status == "open":
+        draft.dispatch()
+    draft.release_results()
+    if turn.reason == "length" and not calls:
+        _continue(draft, anything=bool(said))
+    elif not said:
+        draft.notice("empty_turn", "the model answered with nothing")
+    elif turn.reason != "length":
+        head.continuations = 0
+
+
+def _says_something(part: TurnPart) -> bool:
+    if isinstance(part, TurnText):
+        return bool(part.text) and not part.text.isspace()
+    return isinstance(part, TurnCall)
+
+
+def fold_interrupted(draft: Draft, turn: Turn) -> None:
+    """Keep the visible text of a turn that the user cut short. What woke it comes in the next round."""
+    texts = [part.text for part in turn.parts if isinstance(part, TurnText)]
+    text = "".join(text for text in texts if not text.isspace())
+    if text:
+        draft.items.append(TextItem(text, interrupted=True))
+        draft.head.owes = False
+    draft.forget_failures()
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """How a completion failed; `retry_after` in milliseconds, 0 when nobody said."""
+
+    code: str
+    text: str
+    retryable: bool
+    retry_after: int = 0
+
+
+def fold_failure(draft: Draft, failure: Failure) -> None:
+    """Put the thread back with a due time, or park it: after bounded attempts, or at once if trying again is no use."""
+    head = draft.head
+    head.owes = True
+    head.attempts += 1
+    what = f"{failure.code}: {failure.text}"
+    if not failure.retryable or failure.retry_after > RETRY_AFTER_MOST:
+        draft.park(what)
+    elif head.attempts >= draft.options.max_attempts:
+        draft.park(f"{what} (gave up after {head.attempts} attempts)")
+    else:
+        wait = max(failure.retry_after, backoff(head.salt, head.version, head.attempts))
+        head.retry = draft.timer("retry", draft.now + wait)
+        which = f"attempt {head.attempts + 1} of {draft.options.max_attempts}"
+        draft.notice("retry", f"{what}; {which} in {wait / 1000:.0f} s")
+
+
+def backoff(salt: bytes, version: int, attempts: int) -> int:
+    """Return the milliseconds to wait after so many failures: doubling, with a jitter that follows from the thread."""
+    wait = min(BACKOFF_FIRST << min(attempts - 1, 20), BACKOFF_MOST)
+    jitter = int.from_bytes(sha256(b"%b|%d" % (salt, version))[:2], "big")
+    return wait - wait * jitter // (4 * 65_536)
+
+
+def _count(draft: Draft, usage: Usage) -> None:
+    if usage.input or usage.output:
+        used = draft.head.usage
+        draft.head.usage = Usage(used.input + usage.input, used.output + usage.output, used.cached + usage.cached)
+
+
+def _store_call(draft: Draft, part: TurnCall, position: int, judge: CallJudge, cut: str) -> Call:
+    head = draft.head
+    name = call_id(head.salt, head.version + 1, position)
+    if not part.complete:
+        judged = Judged(Refusal(cut))
+    elif position >= draft.options.max_calls_per_turn:
+        judged = Judged(Refusal(f"Not run: a turn may make at most {draft.options.max_calls_per_turn} calls."))
+    else:
+        judged = judge.judge(part.name, part.arguments, draft.now)
+    call = Call(name, part.name, judged.arguments, version=head.version + 1)
+    head.calls[name] = call
+    draft.items.append(CallItem(name, part.name, judged.arguments, part.provider_id, part.data))
+    verdict = judged.verdict
+    if isinstance(verdict, Refusal):
+        draft.answer(call, verdict.reason, is_error=True)
+    elif isinstance(verdict, Settled):
+        draft.answer(call, verdict.content)
+        if verdict.title is not None:
+            head.title = verdict.title
+            draft.notice("title", verdict.title)
+    elif isinstance(verdict, Rest):
+        call.mode, call.passive, call.delay, call.due = "rest", True, verdict.delay, verdict.due
+    else:
+        call.mode, call.passive = verdict.mode, verdict.passive
+        call.deadline = verdict.deadline or draft.options.call_deadline
+    return call
+
+
+def _continue(draft: Draft, *, anything: bool) -> None:
+    head = draft.head
+    if not anything:
+        draft.park("output_truncated: the output limit was reached before the model said anything that can be kept")
+        head.owes = True
+    elif head.continuations >= draft.options.max_continuations:
+        draft.notice("truncated", f"the answer was cut by the output limit and continued {head.continuations} times")
+        head.continuations = 0
+    else:
+        head.continuations += 1
+        draft.items.append(UserItem(GO_ON, origin="runtime"))
+        head.owes = True

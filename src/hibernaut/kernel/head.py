@@ -1,0 +1,198 @@
+"""The head: the small mutable record of a thread, loaded on every slice.
+
+What must outlive every page of the conversation stands here: open calls and subscriptions with their tool and
+arguments, timers, usage, the digests. It is a msgpack map; what a newer version added to it, at whatever depth, is
+written back as it was.
+"""
+
+from typing import Any, Literal
+
+import msgspec
+
+from hibernaut.codec import decoder_of, pack, unpack
+from hibernaut.errors import StoreCorrupt, StoreFormatTooNew
+from hibernaut.messages.events import Usage
+from hibernaut.messages.items import ResultItem
+
+FORMAT = 1
+"""The format of heads that this version writes."""
+
+Status = Literal["open", "stopped", "parked", "closed"]
+
+CallState = Literal["queued", "open", "answered", "detached", "cancelled", "expired", "subscribed"]
+
+CallMode = Literal["background", "inline", "subscription", "rest"]
+"""How a call works: `rest` is passive (the sleep family), the others run somewhere."""
+
+
+class Call(msgspec.Struct, omit_defaults=True):
+    """One call in the registry.
+
+    States: `queued` (stored, not dispatched), `open` (dispatched, the turn waits for it), `answered` (its result is
+    `held` until those before it in the turn have theirs), `detached` (goes on; its result will come as an event),
+    `cancelled` and `expired` (over for us; should a result come all the same, it is shown), `subscribed` (brings
+    events).
+    """
+
+    id: str
+    tool: str
+    arguments: str = "{}"
+    mode: CallMode = "background"
+    state: CallState = "queued"
+    passive: bool = False
+    """It stands for waiting: an event does not wait for it. A `rest` is always passive."""
+    deadline: int = 0
+    """Milliseconds a dispatched call may take before it is answered as timed out; 0: no bound."""
+    held: ResultItem | None = None
+    """The result item of an `answered` call."""
+    timer: str = ""
+    """Message id of the timer that will end a `rest`, or of the deadline of a working call."""
+    delay: int = 0
+    """Milliseconds that a `rest` lasts from its dispatch on, unless it has a `due`."""
+    due: int = 0
+    """When a `rest` ends; with neither, only input ends it."""
+    version: int = 0
+    """Head version whose commit made the call."""
+
+
+class Link(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Where a child hangs: its parent, the call that made it, and how much of the parent it inherits."""
+
+    parent: str
+    call_id: str
+    root: str
+    depth: int
+    version: int
+    """The child sees its parent's pages up to this head version."""
+
+
+class Head(msgspec.Struct, omit_defaults=True):
+    """The record of one thread. See the module's text."""
+
+    thread_id: str
+    salt: bytes
+    config: bytes
+    """SHA-256 of the launch configuration."""
+    format: int = FORMAT
+    version: int = 0
+    """Commits so far."""
+    status: Status = "open"
+    reason: str = ""
+    """Why it is parked, stopped or closed."""
+    link: Link | None = None
+    calls: dict[str, Call] = {}
+    """The registry: every call that still matters, in the order they were made."""
+    turn: tuple[str, ...] = ()
+    """Ids of the calls of the last turn that have no result in history yet, in order."""
+    owes: bool = False
+    """History ends on the user's side: the model owes an answer."""
+    attempts: int = 0
+    """Completions that failed since the last one that did not."""
+    retry: str = ""
+    """Message id of the timer that will try again; "" when nothing failed."""
+    continuations: int = 0
+    repeats: int = 0
+    """Times the last failing call has failed the same way in a row."""
+    repeated: bytes = b""
+    """Digest of that call and its failure."""
+    title: str = ""
+    metadata: str = ""
+    model: str = ""
+    """Model chosen after the launch; "": the one of the launch configuration."""
+    usage: Usage = Usage()
+    """Tokens used so far."""
+    items: int = 0
+    """Items of its own history so far."""
+    history: bytes = b""
+    """SHA-256 chain over the pages: each is SHA-256(the one before, the page)."""
+    receipts: bytes = b""
+    """SHA-256 of the last receipt."""
+    tools: bytes = b""
+    """Digest of the tool definitions that the model was last shown."""
+
+
+class _Format(msgspec.Struct):
+    format: int = FORMAT
+
+
+_decoder = decoder_of(Head)
+_format_decoder = decoder_of(_Format)
+_tree_decoder = msgspec.msgpack.Decoder()
+
+Extra = dict[str | int, "msgspec.Raw | Extra"]
+"""What a newer version added: by key or by place in an array, at whatever depth."""
+
+
+class LoadedHead(msgspec.Struct, frozen=True):
+    """A head as it was read: the value, and what a newer version added to it."""
+
+    head: Head
+    extra: Extra
+
+
+def decode_head(data: bytes) -> LoadedHead:
+    """Read a head.
+
+    Raises:
+        StoreCorrupt: it is not one.
+        StoreFormatTooNew: a newer version wrote something into it that this one cannot leave aside.
+    """
+    try:
+        head = unpack(data, _decoder, "a thread's head")
+    except StoreCorrupt as error:
+        if unpack(data, _format_decoder, "a thread's head").format > FORMAT:
+            raise StoreFormatTooNew(str(error)) from error
+        raise
+    if head.format <= FORMAT:
+        return LoadedHead(head, {})
+    return LoadedHead(head, _unknown(_tree_decoder.decode(data), _tree(head)))
+
+
+def encode_head(head: Head, extra: Extra | None = None) -> bytes:
+    """Write a head, with what a newer version had added to it."""
+    if not extra:
+        return pack(head)
+    tree = _tree(head)
+    _add(tree, extra)
+    return pack(tree)
+
+
+def _tree(head: Head) -> Any:
+    fields = zip(head.__struct_fields__, msgspec.structs.astuple(head), strict=True)
+    return _tree_decoder.decode(pack(dict(fields)))
+
+
+def _unknown(stored: Any, known: Any) -> Extra:
+    """Return what stands in `stored` and has no place in `known`."""
+    extra: Extra = {}
+    places = stored.items() if isinstance(stored, dict) else enumerate(stored) if isinstance(stored, list) else ()
+    for place, value in places:
+        if not _has(known, place):
+            extra[place] = msgspec.Raw(pack(value))
+        elif deeper := _unknown(value, known[place]):
+            extra[place] = deeper
+    return extra
+
+
+def _add(tree: Any, extra: Extra) -> None:
+    """Put back what was unknown, wherever what it belonged to is still there."""
+    for place, value in extra.items():
+        if isinstance(value, dict):
+            if _has(tree, place):
+                _add(tree[place], value)
+        elif isinstance(tree, dict):
+            tree.setdefault(place, value)
+        elif isinstance(tree, list) and place == len(tree):
+            tree.append(value)
+
+
+def _has(tree: Any, place: str | int) -> bool:
+    if isinstance(tree, dict):
+        return place in tree
+    return isinstance(tree, list) and isinstance(place, int) and place < len(tree)
+
+
+def copy_head(head: Head) -> Head:
+    """Return a head that can be changed without changing this one."""
+    calls = {name: msgspec.structs.replace(call) for name, call in head.calls.items()}
+    return msgspec.structs.replace(head, calls=calls)

@@ -1,0 +1,61 @@
+"""The numbers that are policy: each with its unit, its default and what it is for."""
+
+from typing import Literal
+
+import msgspec
+
+
+class ThreadOptions(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How a thread behaves. Part of its launch configuration, so it survives restarts."""
+
+    parallel_calls: int = 1
+    """Calls of one turn that may be open at once; the others wait their turn."""
+
+    on_user_text: Literal["detach", "cancel"] = "detach"
+    """What becomes of open calls when the user speaks: they go on and report later, or are cancelled."""
+
+    event_grace: int = 5_000
+    """Milliseconds that an event waits for an open call before it is shown to the model anyway."""
+
+    max_attempts: int = 6
+    """Completions that may fail in a row before the thread is parked."""
+
+    max_rounds: int = 16
+    """Rounds in one slice before the thread goes to the back of the queue."""
+
+    max_repeats: int = 5
+    """Times the same call may fail the same way in a row before the thread is parked."""
+
+    max_continuations: int = 3
+    """Times in a row an answer cut by the output limit is continued."""
+
+    token_budget: int = 0
+    """Tokens (input and output) that the thread may use before it is parked; 0: no bound."""
+
+    max_calls_per_turn: int = 64
+    """Calls of one turn; those above it are answered with a refusal."""
+
+    call_deadline: int = 0
+    """Milliseconds after which an open call is answered as timed out, unless its tool says otherwise; 0: never."""
+
+
+BACKOFF_FIRST = 1_000
+"""Milliseconds before the second attempt of a completion."""
+
+BACKOFF_MOST = 300_000
+"""Milliseconds between two attempts, at most, unless the provider asks for longer."""
+
+RETRY_AFTER_MOST = 24 * 3_600_000
+"""Milliseconds: a provider that asks for more is not waited for; the thread is parked with its words."""
+
+REMEMBERED_CALLS = 64
+"""Calls that were cancelled or timed out and whose late result would still be shown; the oldest are forgotten."""
+
+INLINE_CONTENT = 64 * 1024
+"""Bytes of a text or image above which it goes to a blob and an excerpt stays."""
+
+EXCERPT = 16 * 1024
+"""Bytes of the excerpt that stays of a text that went to a blob."""
+
+LARGEST_CONTENT = 64 * 1024 * 1024
+"""Bytes of one input's content; more is refused."""

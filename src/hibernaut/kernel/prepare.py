@@ -1,0 +1,327 @@
+"""What each input does to a thread (the table in the documentation's "How inputs are handled").
+
+`prepare` is the first half of a round: it folds the inputs into the head, decides their dispositions, and leaves a
+draft that says whether the model must be asked.
+"""
+
+from collections.abc import Sequence
+
+from hibernaut.kernel.commit import Disposition
+from hibernaut.kernel.draft import Draft
+from hibernaut.kernel.head import Call, Head
+from hibernaut.kernel.limits import ThreadOptions
+from hibernaut.messages.inputs import Command, Delivered, Event, Timer, ToolResult, UserText
+from hibernaut.messages.items import UserItem
+from hibernaut.messages.parts import is_blank
+
+STILL_RUNNING = "Still running. The result will arrive later as an event."
+INTERRUPTED = "Interrupted by the user. It is unknown how far it got; check before repeating it."
+NOT_RUN = "Not run: the turn was cut short before its time came."
+STOPPED = "Stopped before it was done. It is unknown how far it got; check before repeating it."
+WOKEN = "Woken early: something arrived."
+
+PUNCTUAL = 2_000
+"""Milliseconds that a timer may be late without a word about it."""
+
+_ENDED = ("cancelled", "expired", "detached")
+
+
+def prepare(head: Head, inputs: Sequence[Delivered], options: ThreadOptions, now: int) -> Draft:
+    """Fold inputs into a thread. The head is the caller's no more: the draft changes it in place.
+
+    Results of open calls are applied first, then the rest in order, but no deadline before a result that is there; an
+    event that must wait for an open call stays in the inbox for at most `options.event_grace`.
+    """
+    draft = Draft(head, options, now)
+    if head.status == "closed":
+        draft.dispositions += [(arrived.message_id, Disposition.CLOSED) for arrived in inputs]
+        return draft
+    if head.status != "open" and any(_resumes(arrived) for arrived in inputs):
+        _resume(draft)
+    pending, before = sorted(inputs, key=lambda arrived: _precedence(head, arrived)), len(inputs) + 1
+    while len(pending) < before:
+        pending, before = _take_all(draft, pending), len(pending)
+    for arrived in pending:
+        _leave(draft, arrived)
+    if head.status == "open":
+        draft.dispatch()
+        _check_budget(draft)
+    return draft
+
+
+def _resumes(arrived: Delivered) -> bool:
+    content = arrived.message.content if arrived.message else None
+    if isinstance(content, UserText):
+        return not is_blank(content.content)
+    return isinstance(content, Command) and content.action == "resume"
+
+
+def _resume(draft: Draft) -> None:
+    head = draft.head
+    draft.notice("resumed", f"was {head.status}")
+    head.status, head.reason = "open", ""
+    head.repeats = head.continuations = 0
+    head.repeated = b""
+    draft.forget_failures()
+
+
+def _precedence(head: Head, arrived: Delivered) -> int:
+    content = arrived.message.content if arrived.message else None
+    if not isinstance(content, ToolResult | Timer):
+        return 2
+    call = head.calls.get(content.call_id)
+    is_open = call is not None and call.state == "open"
+    if isinstance(content, Timer) and content.purpose == "deadline":
+        return 1 if is_open else 3
+    return 0 if is_open else 2
+
+
+def _take_all(draft: Draft, inputs: Sequence[Delivered]) -> list[Delivered]:
+    """Apply inputs in order and return those that must wait; what comes behind one that waits does not overtake it."""
+    waiting: list[Delivered] = []
+    for arrived in inputs:
+        draft.queueing = bool(waiting)
+        if not _take(draft, arrived):
+            waiting.append(arrived)
+    return waiting
+
+
+def _take(draft: Draft, arrived: Delivered) -> bool:
+    """Apply one input; False leaves it where it is (it must wait, or the thread does not run)."""
+    message = arrived.message
+    if message is None:
+        draft.notice("refused", f"input {arrived.message_id} cannot be read: {arrived.problem}")
+        disposition: Disposition | None = Disposition.REFUSED
+    else:
+        content = message.content
+        if draft.head.status == "closed":
+            disposition = Disposition.CLOSED
+        elif isinstance(content, Command):
+            disposition = _command(draft, content)
+        elif isinstance(content, UserText) and is_blank(content.content):
+            disposition = Disposition.REFUSED
+        elif draft.head.status != "open":
+            disposition = None
+        elif isinstance(content, UserText):
+            disposition = _user_text(draft, content)
+        elif isinstance(content, ToolResult):
+            disposition = _result(draft, content, arrived)
+        elif isinstance(content, Event):
+            disposition = _event(draft, content, arrived)
+        else:
+            disposition = _timer(draft, content, arrived)
+        if disposition is Disposition.ACCEPTED and message.metadata:
+            draft.head.metadata = message.metadata
+    if disposition is None:
+        return False
+    draft.dispositions.append((arrived.message_id, disposition))
+    return True
+
+
+def _user_text(draft: Draft, content: UserText) -> Disposition:
+    for call in draft.turn_calls():
+        if call.held is not None:
+            continue
+        if call.state == "queued":
+            draft.answer(call, NOT_RUN, is_error=True)
+        elif call.mode == "rest":
+            draft.answer(call, WOKEN)
+        elif draft.options.on_user_text == "cancel":
+            draft.end_work(call, "cancelled", INTERRUPTED)
+        else:
+            draft.detach(call, STILL_RUNNING)
+    draft.release_results()
+    draft.items.append(UserItem(content.content, content.user))
+    draft.head.owes = True
+    draft.head.continuations = 0
+    draft.forget_failures()
+    return Disposition.ACCEPTED
+
+
+def _result(draft: Draft, content: ToolResult, arrived: Delivered) -> Disposition | None:
+    head = draft.head
+    call = head.calls.get(content.call_id)
+    if call is None:
+        return Disposition.STALE
+    if call.state == "open" and call.held is None and call.id in head.turn:
+        draft.hold(call, content.content, is_error=content.is_error, display=content.display)
+        subscribed = content.subscription and not content.is_error
+        call.state = "subscribed" if subscribed else "answered"
+        if not subscribed:
+            draft.settled.append(call.id)
+        draft.watch_repeats(call, content.content, is_error=content.is_error)
+        draft.release_results()
+        return Disposition.ACCEPTED
+    if call.state in _ENDED:
+        if _must_wait(draft, arrived):
+            return None
+        _wake(draft)
+        draft.drop_timer(call)
+        draft.inject(call, content.content, "late_result")
+        if content.subscription and not content.is_error and call.state == "detached":
+            call.state = "subscribed"
+        else:
+            draft.settled.append(call.id)
+            _forget(draft, call)
+        return Disposition.ACCEPTED
+    return Disposition.STALE
+
+
+def _event(draft: Draft, content: Event, arrived: Delivered) -> Disposition | None:
+    call = draft.head.calls.get(content.call_id)
+    active = call is not None and (
+        call.state == "subscribed" or (call.mode == "subscription" and call.state in ("open", "detached"))
+    )
+    if call is None or not active:
+        return Disposition.REFUSED
+    if _must_wait(draft, arrived):
+        return None
+    _wake(draft)
+    draft.inject(call, content.content, "event", final=content.final)
+    if content.final:
+        draft.settled.append(call.id)
+        _forget(draft, call)
+    return Disposition.ACCEPTED
+
+
+def _timer(draft: Draft, content: Timer, arrived: Delivered) -> Disposition | None:
+    head = draft.head
+    if content.purpose == "retry":
+        if arrived.message_id != head.retry:
+            return Disposition.STALE
+        head.retry = ""
+        draft.retrying = True
+        return Disposition.ACCEPTED
+    call = head.calls.get(content.call_id)
+    if call is None or call.state not in ("open", "detached"):
+        return Disposition.STALE
+    if call.state == "detached" and _must_wait(draft, arrived):
+        return None
+    call.timer = ""
+    expired = f"Timed out: no result within {_duration(call.deadline)}. It may still happen."
+    if call.state == "detached":
+        _wake(draft)
+        draft.inject(call, expired, "late_result")
+        draft.forget_work(call, "expired")
+    elif content.purpose == "sleep":
+        draft.answer(call, _slept(draft.now - content.due))
+    else:
+        draft.end_work(call, "expired", expired)
+        draft.watch_repeats(call, expired, is_error=True)
+    draft.release_results()
+    return Disposition.ACCEPTED
+
+
+def _command(draft: Draft, content: Command) -> Disposition:
+    head = draft.head
+    if content.action == "resume":
+        return Disposition.ACCEPTED
+    if content.action == "cancel":
+        call = head.calls.get(content.call_id)
+        if call is None or call.state in ("answered", "cancelled", "expired"):
+            return Disposition.STALE
+        _cancel(draft, call, f"an operator ({content.reason})" if content.reason else "an operator")
+        draft.release_results()
+        return Disposition.ACCEPTED
+    if content.action == "park":
+        if head.status != "open":
+            return Disposition.STALE
+        draft.park(content.reason or "parked by an operator")
+        return Disposition.ACCEPTED
+    return _end(draft, content)
+
+
+def _end(draft: Draft, content: Command) -> Disposition:
+    """Stop or close the thread. A stop leaves its subscriptions, a close ends them."""
+    head = draft.head
+    closing = content.action == "close"
+    if head.status == "stopped" and not closing:
+        return Disposition.STALE
+    for call in list(head.calls.values()):
+        if call.state == "queued":
+            draft.answer(call, NOT_RUN, is_error=True)
+        elif call.mode == "rest" and call.state == "open":
+            draft.answer(call, WOKEN)
+        elif call.state == "open" and call.held is None:
+            draft.end_work(call, "cancelled", STOPPED)
+        elif call.state == "detached" or (closing and call.state == "subscribed"):
+            draft.forget_work(call, "cancelled")
+            if not closing:
+                draft.tell_later(call, STOPPED)
+    draft.release_results()
+    draft.forget_failures()
+    head.status = "closed" if closing else "stopped"
+    head.reason = content.reason
+    draft.notice(head.status, content.reason)
+    return Disposition.ACCEPTED
+
+
+def _cancel(draft: Draft, call: Call, who: str) -> None:
+    if call.state == "queued":
+        draft.answer(call, f"Not run: cancelled by {who}.", is_error=True)
+    elif call.mode == "rest":
+        draft.answer(call, f"Woken early by {who}.")
+    elif call.state == "open" and call.held is None:
+        draft.end_work(call, "cancelled", f"Cancelled by {who}. It is unknown how far it got.")
+    else:
+        draft.forget_work(call, "cancelled")
+        draft.tell_later(call, f"Cancelled by {who}. It is unknown how far it got.")
+        draft.notice("cancelled", f"{call.tool} {call.id} was cancelled by {who}")
+
+
+def _must_wait(draft: Draft, arrived: Delivered) -> bool:
+    return (draft.works() or draft.queueing) and draft.now < _grace_ends(draft, arrived)
+
+
+def _grace_ends(draft: Draft, arrived: Delivered) -> int:
+    content = arrived.message.content if arrived.message else None
+    since = content.due if isinstance(content, Timer) else arrived.accepted
+    return since + draft.options.event_grace
+
+
+def _leave(draft: Draft, arrived: Delivered) -> None:
+    """Leave an input in the inbox: for a while, or until the thread is resumed."""
+    if draft.head.status == "open":
+        draft.deferred.append((arrived.message_id, _grace_ends(draft, arrived)))
+        draft.dispositions.append((arrived.message_id, Disposition.DEFERRED))
+    else:
+        draft.dispositions.append((arrived.message_id, Disposition.HELD))
+
+
+def _wake(draft: Draft) -> None:
+    """Make room for an event: resting calls are answered, working ones go on and report later."""
+    for call in draft.turn_calls():
+        if call.held is not None:
+            continue
+        if call.state == "queued":
+            draft.answer(call, NOT_RUN, is_error=True)
+        elif call.mode == "rest":
+            draft.answer(call, WOKEN)
+        else:
+            draft.detach(call, STILL_RUNNING)
+    draft.release_results()
+
+
+def _forget(draft: Draft, call: Call) -> None:
+    if call.id not in draft.head.turn:
+        del draft.head.calls[call.id]
+
+
+def _check_budget(draft: Draft) -> None:
+    head, budget = draft.head, draft.options.token_budget
+    used = head.usage.input + head.usage.output
+    if budget and used >= budget and draft.wants_completion:
+        draft.park(f"the token budget of {budget:,} is used up ({used:,} used)")
+
+
+def _slept(late: int) -> str:
+    woken = "Slept until the time set."
+    return woken if late < PUNCTUAL else f"{woken} It was noticed {_duration(late)} late."
+
+
+def _duration(milliseconds: int) -> str:
+    seconds = milliseconds / 1000
+    for unit, size in (("days", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.4g} {unit}"
+    return f"{seconds:g} s"

@@ -1,0 +1,106 @@
+"""Receipts: the runtime's own record of a slice round, hash-chained, made outside the model's prose.
+
+A receipt is stored beside the page it is about. It names the SHA-256 of the receipt before it, so no receipt can be
+changed or left out unseen, and the digest of the history after it, so no page can.
+"""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from hibernaut.codec import decoder_of, pack, sha256, unpack
+from hibernaut.errors import StoreCorrupt, VerificationFailed
+from hibernaut.messages.events import Usage
+
+
+class Receipt(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """What one round did. Fields may be added at the end, with a default."""
+
+    version: int
+    """Head version that the round made."""
+    previous: bytes
+    """SHA-256 of the receipt before it; empty for the first."""
+    history: bytes
+    """History digest after the round; the one before is in the receipt before."""
+    inputs: tuple[tuple[str, int], ...]
+    """Message id and `Disposition` of every input."""
+    turn: str
+    """"complete", "interrupted", "failed" or "none" (the model was not asked)."""
+    calls: tuple[str, ...] = ()
+    """Ids of the calls that the turn made; each is the request id of its effect."""
+    dispatched: tuple[str, ...] = ()
+    """Request ids of the effects that this commit owes."""
+    settled: tuple[str, ...] = ()
+    """Request ids of effects that are over with this commit."""
+    usage: Usage | None = None
+    model: str = ""
+    """The model that was asked, if it is another than the launch configuration's."""
+    prompt: bytes = b""
+    """First 16 bytes of the SHA-256 of what the model was asked."""
+    attempt: int = 0
+    """Names the completion; unique for the thread."""
+    failures: int = 0
+    """Completions that had failed in a row after this round."""
+    started: int = 0
+    """When the slice began, milliseconds since 1970."""
+    took: int = 0
+    """Milliseconds until the commit."""
+    tools: bytes = b""
+    """Digest of the tool definitions, when they are not those of the receipt before."""
+    config: bytes = b""
+    """Digest of the launch configuration, in the first receipt."""
+    build: str = ""
+    """Version of Hibernaut."""
+
+
+_decoder = decoder_of(Receipt)
+
+
+def encode_receipt(receipt: Receipt) -> bytes:
+    """Write a receipt."""
+    return pack(receipt)
+
+
+def decode_receipt(data: bytes) -> Receipt:
+    """Read a receipt.
+
+    Raises:
+        StoreCorrupt: it is not one.
+    """
+    return unpack(data, _decoder, "a receipt")
+
+
+def next_history(before: bytes, page: bytes) -> bytes:
+    """Return the history digest after a page: SHA-256 of the digest before and the page; no page changes nothing."""
+    return sha256(before, page) if page else before
+
+
+def verify_chain(rows: Iterable[tuple[bytes, bytes]], history: bytes, receipts: bytes, start: bytes = b"") -> int:
+    """Recompute a thread's chain from its stored (page, receipt) rows and compare it with its head's digests.
+
+    `start` is the digest that the chain starts from (a child's: its parent's at the spawn point). Returns the number of
+    receipts.
+
+    Raises:
+        VerificationFailed: naming the first receipt that does not fit.
+    """
+    before, previous, version = start, b"", 0
+    for page, stored in rows:
+        version += 1
+        try:
+            receipt = decode_receipt(stored)
+        except StoreCorrupt as error:
+            raise VerificationFailed(f"receipt {version} cannot be read") from error
+        if receipt.version != version:
+            raise VerificationFailed(f"receipt {version} is missing: the next one stored is {receipt.version}")
+        if receipt.previous != previous:
+            raise VerificationFailed(f"receipt {version} does not follow the one stored before it")
+        before = next_history(before, page)
+        if receipt.history != before:
+            raise VerificationFailed(f"the history at version {version} is not the one its receipt names")
+        previous = sha256(stored)
+    if previous != receipts:
+        raise VerificationFailed(f"the head names another last receipt than number {version}")
+    if before != history:
+        raise VerificationFailed(f"the head names another history than receipt {version}")
+    return version

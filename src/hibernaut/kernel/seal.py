@@ -1,0 +1,87 @@
+"""From a draft to the commit: the page, the digests, the receipt."""
+
+import msgspec
+
+from hibernaut.codec import sha256
+from hibernaut.kernel.commit import Disposition, SliceCommit
+from hibernaut.kernel.draft import Draft
+from hibernaut.kernel.head import Extra, encode_head
+from hibernaut.kernel.receipt import Receipt, encode_receipt, next_history
+from hibernaut.messages.events import Usage
+from hibernaut.messages.items import encode_page
+
+_NOT_FINAL = (Disposition.DEFERRED, Disposition.HELD)
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """What the receipt says of a completion. `turn`: "complete", "interrupted", "failed" or "none" (none was made)."""
+
+    turn: str = "none"
+    model: str = ""
+    prompt: bytes = b""
+    attempt: int = 0
+    usage: Usage | None = None
+    tools: bytes = b""
+
+
+NOT_ASKED = Asked()
+
+
+def seal(
+    draft: Draft,
+    asked: Asked,
+    *,
+    started: int,
+    now: int,
+    build: str,
+    extra: Extra | None = None,
+) -> SliceCommit:
+    """Close a draft. Its head gets the next version; the draft must not be used again, the head may."""
+    head = draft.head
+    page = encode_page(draft.items)
+    head.version += 1
+    head.items += len(draft.items)
+    head.history = next_history(head.history, page)
+    tools = asked.tools if asked.tools != head.tools else b""
+    if tools:
+        head.tools = tools
+    receipt = encode_receipt(
+        Receipt(
+            version=head.version,
+            previous=head.receipts,
+            history=head.history,
+            inputs=tuple([(name, int(disposition)) for name, disposition in draft.dispositions]),
+            turn=asked.turn,
+            calls=tuple(draft.calls),
+            dispatched=tuple([effect.request_id for effect in draft.effects]),
+            settled=tuple(draft.settled),
+            usage=asked.usage,
+            model=asked.model,
+            prompt=asked.prompt,
+            attempt=asked.attempt,
+            failures=head.attempts,
+            started=started,
+            took=now - started,
+            tools=tools,
+            config=head.config if head.version == 1 else b"",
+            build=build,
+        )
+    )
+    head.receipts = sha256(receipt)
+    return SliceCommit(
+        thread_id=head.thread_id,
+        version=head.version,
+        head=encode_head(head, extra),
+        page=page,
+        receipt=receipt,
+        status=head.status,
+        consumed=tuple([name for name, disposition in draft.dispositions if disposition not in _NOT_FINAL]),
+        deferred=tuple(draft.deferred),
+        dropped=tuple(draft.dropped),
+        spawned=tuple(draft.spawned),
+        outgoing=tuple(draft.outgoing),
+        effects=tuple(draft.effects),
+        settled=tuple(draft.settled),
+        continues=head.owes and head.status == "open" and not head.turn and not head.attempts,
+        at=now,
+    )

@@ -1,0 +1,123 @@
+"""From the pieces of a stream to a turn. Nothing of it is history until the turn is complete."""
+
+from collections.abc import Iterable
+from typing import Literal
+
+import msgspec
+
+from hibernaut.messages.events import Usage
+from hibernaut.messages.stream import (
+    CallDelta,
+    CallEnded,
+    CallStarted,
+    Finish,
+    ReasoningBlock,
+    StopReason,
+    StreamPiece,
+    TextDelta,
+)
+
+
+class TurnText(msgspec.Struct, gc=False):
+    """A run of text, in the pieces it came in."""
+
+    pieces: list[str]
+
+    @property
+    def text(self) -> str:
+        """The whole of it."""
+        return "".join(self.pieces)
+
+
+class TurnCall(msgspec.Struct):
+    """A call that is being written, or is `complete`."""
+
+    name: str
+    provider_id: str = ""
+    pieces: list[str] = []
+    data: bytes = b""
+    complete: bool = False
+
+    @property
+    def arguments(self) -> str:
+        """Its arguments, as the model wrote them."""
+        return "".join(self.pieces)
+
+
+TurnPart = TurnText | TurnCall | ReasoningBlock
+
+
+class Turn(msgspec.Struct, frozen=True):
+    """What a model said in one completion, in order."""
+
+    parts: tuple[TurnPart, ...]
+    reason: StopReason | Literal["interrupted"]
+    usage: Usage = Usage()
+
+
+class TurnBuffer:
+    """Collects the pieces of one stream."""
+
+    __slots__ = ("_calls", "_parts", "_run", "finish")
+
+    def __init__(self) -> None:
+        self._parts: list[TurnPart] = []
+        self._run: list[str] | None = None
+        self._calls: dict[int, TurnCall] = {}
+        self.finish: Finish | None = None
+        """The last piece, once it is there."""
+
+    def feed(self, piece: StreamPiece) -> None:
+        """Take the next piece. Pieces after the last one are ignored, and so is what belongs to no call."""
+        if self.finish is not None:
+            return
+        if type(piece) is TextDelta:
+            if self._run is not None:
+                self._run.append(piece.text)
+            elif piece.text:
+                self._run = [piece.text]
+                self._parts.append(TurnText(self._run))
+        elif type(piece) is CallDelta:
+            if piece.index in self._calls:
+                self._calls[piece.index].pieces.append(piece.arguments)
+        elif type(piece) is CallEnded:
+            if piece.index in self._calls:
+                call = self._calls.pop(piece.index)
+                call.complete, call.data = True, piece.data
+        elif type(piece) is CallStarted:
+            self._begin(TurnCall(piece.name, piece.provider_id), piece.index)
+        elif type(piece) is ReasoningBlock:
+            self._run = None
+            self._parts.append(piece)
+        elif type(piece) is Finish:
+            self.finish = piece
+
+    def feed_all(self, pieces: Iterable[StreamPiece]) -> None:
+        """Take the next pieces."""
+        run = self._run
+        for piece in pieces:
+            if run is not None and type(piece) is TextDelta:
+                run.append(piece.text)
+            else:
+                self.feed(piece)
+                run = self._run if self.finish is None else None
+
+    def _begin(self, call: TurnCall, index: int) -> None:
+        self._run = None
+        self._parts.append(call)
+        self._calls[index] = call
+
+    def turn(self) -> Turn:
+        """Return the complete turn. Only when `finish` is there."""
+        if self.finish is None:
+            raise ValueError("the turn is not complete")
+        return Turn(tuple(self._parts), self.finish.reason, self.finish.usage)
+
+    def interrupted(self) -> Turn:
+        """Return what may stay of a turn that was cut short: its visible text so far."""
+        kept = tuple(TurnText([part.text]) for part in self._parts if isinstance(part, TurnText))
+        return Turn(kept, "interrupted")
+
+    def visible(self) -> str:
+        """Return all visible text so far."""
+        return "".join(part.text for part in self._parts if isinstance(part, TurnText))

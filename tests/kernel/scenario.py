@@ -1,0 +1,466 @@
+"""A thread as a store keeps it, without a store: a head, a log, an inbox and an outbox, in plain values.
+
+`run` makes rounds until the thread waits. Every round is worked out twice from the same bytes, as after a crash, and
+must come to the same commit; every commit is checked against the invariants.
+"""
+
+from collections.abc import Callable
+
+import msgspec
+
+from hibernaut.kernel.commit import Disposition, Effect, SliceCommit
+from hibernaut.kernel.draft import Draft
+from hibernaut.kernel.fold import (
+    Failure,
+    Judged,
+    Refusal,
+    Rest,
+    Run,
+    Settled,
+    fold_failure,
+    fold_interrupted,
+    fold_turn,
+)
+from hibernaut.kernel.head import Head, LoadedHead, decode_head, encode_head
+from hibernaut.kernel.limits import ThreadOptions
+from hibernaut.kernel.prepare import INTERRUPTED, NOT_RUN, STILL_RUNNING, STOPPED, WOKEN, prepare
+from hibernaut.kernel.receipt import Receipt, decode_receipt, verify_chain
+from hibernaut.kernel.seal import NOT_ASKED, Asked, seal
+from hibernaut.kernel.transcript import MISSING_RESULT, Transcript, validate
+from hibernaut.kernel.turn import Turn, TurnCall, TurnPart, TurnText
+from hibernaut.messages.events import Usage
+from hibernaut.messages.inputs import (
+    USER,
+    Command,
+    Delivered,
+    Event,
+    InputContent,
+    InputMessage,
+    Timer,
+    ToolResult,
+    UserText,
+    decode_input,
+    encode_input,
+    urgency,
+)
+from hibernaut.messages.items import (
+    EVENT_TOOL,
+    CallItem,
+    EventItem,
+    Item,
+    NoticeItem,
+    ReasoningItem,
+    ResultItem,
+    TextItem,
+    UserItem,
+    decode_page,
+)
+from hibernaut.messages.parts import plain_text
+from hibernaut.messages.stream import ReasoningBlock, StopReason
+
+START = 1_700_000_000_000
+SECOND = 1_000
+MINUTE = 60 * SECOND
+HOUR = 60 * MINUTE
+
+LARGEST_HEAD = 16_384
+"""Bytes that a head of these tests never reaches: 64 remembered calls of 100 bytes, one turn, and the rest."""
+
+NAMES = {
+    INTERRUPTED: "INTERRUPTED",
+    NOT_RUN: "NOT_RUN",
+    STILL_RUNNING: "STILL_RUNNING",
+    STOPPED: "STOPPED",
+    WOKEN: "WOKEN",
+}
+
+_FINAL_STATES = ("cancelled", "expired")
+
+Reaction = Turn | Failure
+
+
+# What the model says
+
+
+def call(tool: str, arguments: str = "{}", *, complete: bool = True) -> TurnCall:
+    return TurnCall(tool, f"toolu_{tool}", [arguments], complete=complete)
+
+
+def says(*parts: str | TurnPart, reason: StopReason = "end", usage: Usage | None = None) -> Turn:
+    """Return a turn; a plain text stands for itself."""
+    whole = [TurnText([part]) if isinstance(part, str) else part for part in parts]
+    return Turn(tuple(whole), reason, usage or Usage(10, 5))
+
+
+def calls(*tools: str) -> Turn:
+    return says(*[call(tool) for tool in tools])
+
+
+def cut_short(*parts: str | TurnPart) -> Turn:
+    """Return a turn that the user interrupted."""
+    return msgspec.structs.replace(says(*parts), reason="interrupted", usage=Usage())
+
+
+REASONING = ReasoningBlock("anthropic", b"signed", "Let me think.")
+OVERLOADED = Failure("overloaded", "try later", retryable=True)
+
+
+TOOLS: dict[str, Refusal | Settled | Rest | Run] = {
+    "build": Run("background"),
+    "check": Run("background"),
+    "publish": Run("background"),
+    "read": Run("inline"),
+    "deploy": Run("background", deadline=MINUTE),
+    "watch": Run("subscription"),
+    "follow": Run("subscription", deadline=MINUTE),
+    "linger": Run("background", passive=True),
+    "sleep": Rest(delay=10 * SECOND),
+    "sleep_until": Rest(due=START + 10 * SECOND),
+    "rest": Rest(),
+    "note": Settled("Noted."),
+    "broken": Refusal("broken needs a path"),
+}
+
+
+class FakeTools:
+    """Knows a few tools of each kind."""
+
+    def judge(self, tool: str, arguments: str, now: int) -> Judged:
+        if tool == EVENT_TOOL or tool.startswith("__harness_"):
+            return Judged(Refusal(f"{tool} is a reserved name"))
+        if tool == "title":
+            return Judged(Settled("Renamed.", title=arguments), arguments)
+        if tool not in TOOLS:
+            return Judged(Refusal(f"there is no tool {tool}"))
+        return Judged(TOOLS[tool], arguments)
+
+
+# The thread
+
+
+class Letter(msgspec.Struct):
+    data: bytes
+    accepted: int
+    due: int
+    deferred: bool = False
+
+    @property
+    def message(self) -> InputMessage | None:
+        return decode_input(self.data) if self.data else None
+
+    @property
+    def is_ours(self) -> bool:
+        return self.message is not None and self.message.sender == "engine"
+
+    @property
+    def content(self) -> InputContent | None:
+        return self.message.content if self.message else None
+
+
+class Thread:
+    def __init__(self, options: ThreadOptions | None = None) -> None:
+        self.options = options or ThreadOptions()
+        self.now = START
+        self.thinking = 0
+        """Milliseconds that the model takes for an answer."""
+        self.stored = encode_head(Head("t", b"saltsalt", bytes(32)))
+        self.log: list[tuple[bytes, bytes]] = []
+        self.items: list[Item] = []
+        self.inbox: dict[str, Letter] = {}
+        self.fates: dict[str, Disposition] = {}
+        self.outbox: dict[str, Effect] = {}
+        self.owed: list[str] = []
+        self.continues = False
+        self.asked = 0
+        self.prompt: list[Item] = []
+        """What the model was shown last."""
+        self._count = 0
+
+    # Reading it
+
+    @property
+    def head(self) -> Head:
+        return decode_head(self.stored).head
+
+    @property
+    def receipt(self) -> Receipt:
+        return decode_receipt(self.log[-1][1])
+
+    @property
+    def calls(self) -> list[str]:
+        """Ids of all calls, in the order they were made."""
+        return [item.id for item in self.items if isinstance(item, CallItem)]
+
+    def story(self, *, notices: bool = False) -> list[str]:
+        """Return the history, an entry a line; calls are numbered in the order they were made."""
+        numbers = {name: number for number, name in enumerate(self.calls, 1)}
+        lines = [_line(item, numbers) for item in self.items]
+        return [line for line in lines if notices or not line.startswith("(")]
+
+    def notices(self) -> list[str]:
+        return [item.text for item in self.items if isinstance(item, NoticeItem)]
+
+    def state(self, number: int) -> str:
+        """Return the state of a call, "gone" when the registry has forgotten it."""
+        found = self.head.calls.get(self.calls[number - 1])
+        return found.state if found else "gone"
+
+    def running(self) -> list[int]:
+        """Return the calls whose invocation is neither over nor cancelled."""
+        return [self.calls.index(effect.call_id) + 1 for effect in self.outbox.values()]
+
+    def alarms(self) -> list[str]:
+        """Return the timers in the inbox: purpose and seconds from now."""
+        timers = [letter.content for letter in self.inbox.values()]
+        return [f"{timer.purpose} {(timer.due - self.now) // SECOND}" for timer in timers if isinstance(timer, Timer)]
+
+    # What arrives
+
+    def put(self, content: InputContent, message_id: str = "", *, metadata: str = "", due: int = 0) -> str:
+        """Hand an input in, as at the door of a store, and return its message id."""
+        self._count += 1
+        message_id = message_id or f"m{self._count}"
+        if message_id in self.fates or message_id in self.inbox or self.head.status == "closed":
+            return message_id
+        message = InputMessage(message_id, "t", content, "test", metadata)
+        self.inbox[message_id] = Letter(encode_input(message), self.now, due)
+        return message_id
+
+    def put_unreadable(self) -> str:
+        self._count += 1
+        self.inbox[f"m{self._count}"] = Letter(b"", self.now, 0)
+        return f"m{self._count}"
+
+    def user(self, text: str) -> str:
+        return self.put(UserText(text))
+
+    def result(self, number: int, text: str = "done", *, is_error: bool = False, subscription: bool = False) -> str:
+        return self.put(ToolResult(self.calls[number - 1], text, is_error, subscription))
+
+    def event(self, number: int, text: str, *, final: bool = False) -> str:
+        return self.put(Event(self.calls[number - 1], text, associative=True, final=final))
+
+    def stop(self) -> str:
+        return self.put(Command("stop"))
+
+    def cancel(self, number: int) -> str:
+        return self.put(Command("cancel", self.calls[number - 1]))
+
+    def wait(self, milliseconds: int) -> None:
+        """Let time pass."""
+        self.now += milliseconds
+
+    # Rounds
+
+    def due(self) -> list[Delivered]:
+        letters = [(name, letter) for name, letter in self.inbox.items() if letter.due <= self.now or letter.deferred]
+        return [Delivered(name, letter.accepted, letter.message, "torn") for name, letter in letters]
+
+    def ready(self) -> bool:
+        status = self.head.status
+        wakes = [
+            letter
+            for letter in self.inbox.values()
+            if letter.due <= self.now
+            and (status == "open" or (letter.content is not None and urgency(letter.content) == USER))
+        ]
+        return status != "closed" and (self.continues or bool(wakes))
+
+    def run(self, *reactions: Reaction) -> "Thread":
+        """Make rounds until nothing is to be done; the model reacts in this order, and exactly so often."""
+        before = self.asked
+        while self.ready():
+            answered = self.asked - before
+            self.round(reactions[answered] if answered < len(reactions) else None)
+        assert self.asked - before == len(reactions), f"the model was asked {self.asked - before} times"
+        return self
+
+    def round(self, reaction: Reaction | None = None) -> SliceCommit:
+        """Make one round; the model, if it is asked, reacts like this."""
+        inputs = self.due()
+        commit = self._work_out(inputs, reaction)
+        assert self._work_out(inputs, reaction) == commit, "the same round comes to two commits"
+        if decode_receipt(commit.receipt).turn != "none":
+            self.asked += 1
+            self.now += self.thinking
+        self._apply(commit)
+        named = [name for name, _ in self.receipt.inputs]
+        assert sorted(named) == sorted(arrived.message_id for arrived in inputs)
+        check(self)
+        return commit
+
+    def loaded(self) -> LoadedHead:
+        return decode_head(self.stored)
+
+    def draft(self) -> Draft:
+        """Return the draft of the next round; nothing comes of it."""
+        return prepare(self.loaded().head, self.due(), self.options, self.now)
+
+    def _work_out(self, inputs: list[Delivered], reaction: Reaction | None) -> SliceCommit:
+        loaded = self.loaded()
+        draft = prepare(loaded.head, inputs, self.options, self.now)
+        asked = NOT_ASKED
+        if draft.wants_completion:
+            assert reaction is not None, "the model is asked, and nothing says how it reacts"
+            self._check_prompt(draft)
+            draft.now = self.now + self.thinking
+            asked = _react(draft, reaction)
+        return seal(draft, asked, started=self.now, now=draft.now, build="test", extra=loaded.extra)
+
+    def _check_prompt(self, draft: Draft) -> None:
+        transcript = Transcript()
+        transcript.extend(self.items)
+        transcript.extend(draft.items)
+        self.prompt = transcript.ready()
+        assert self.prompt is transcript.items, "a call has no result, and the model is asked"
+        assert not any(isinstance(item, ResultItem) and item.content == MISSING_RESULT for item in self.prompt)
+        validate(self.prompt)
+
+    def _apply(self, commit: SliceCommit) -> None:
+        assert commit.version == len(self.log) + 1
+        self.stored, self.continues = commit.head, commit.continues
+        self.log.append((commit.page, commit.receipt))
+        self.items += decode_page(commit.page)
+        for name, fate in self.receipt.inputs:
+            if Disposition(fate) not in (Disposition.DEFERRED, Disposition.HELD):
+                assert name not in self.fates, f"input {name} has two final dispositions"
+                self.fates[name] = Disposition(fate)
+        for name in commit.consumed:
+            del self.inbox[name]
+        for name in commit.dropped:
+            letter = self.inbox.pop(name, None)
+            assert letter is None or isinstance(letter.content, Timer)
+        for name, moment in commit.deferred:
+            assert moment > self.now, "a deferred input would wake the thread at once"
+            self.inbox[name].due, self.inbox[name].deferred = moment, True
+        for out in commit.outgoing:
+            name = out.message.message_id
+            assert name not in self.inbox
+            assert name not in self.fates
+            self.inbox[name] = Letter(encode_input(out.message), commit.at, out.due)
+        for effect in commit.effects:
+            self._owe(effect)
+        for request_id in commit.settled:
+            self.outbox.pop(request_id, None)
+
+    def _owe(self, effect: Effect) -> None:
+        assert effect.request_id not in self.owed, "an effect is issued twice"
+        self.owed.append(effect.request_id)
+        if effect.kind == "invoke":
+            self.outbox[effect.request_id] = effect
+        else:
+            assert effect.call_id in self.owed, "what was never begun is cancelled"
+            self.outbox.pop(effect.call_id, None)
+
+
+def _react(draft: Draft, reaction: Reaction) -> Asked:
+    if isinstance(reaction, Failure):
+        fold_failure(draft, reaction)
+        return Asked("failed", attempt=1)
+    if reaction.reason == "interrupted":
+        fold_interrupted(draft, reaction)
+        return Asked("interrupted", attempt=1)
+    fold_turn(draft, reaction, FakeTools())
+    return Asked("complete", attempt=1, usage=reaction.usage)
+
+
+def _line(item: Item, numbers: dict[str, int]) -> str:
+    match item:
+        case UserItem():
+            return f"{'note' if item.origin else 'U'}: {plain_text(item.content)}"
+        case TextItem():
+            return f"A: {item.text}{'|' if item.interrupted else ''}"
+        case ReasoningItem():
+            return "reasoning"
+        case CallItem():
+            return f"#{numbers[item.id]} {item.name}"
+        case ResultItem():
+            text = plain_text(item.content)
+            return f"#{numbers[item.call_id]} {'!' if item.is_error else '='} {NAMES.get(text, text)}"
+        case EventItem():
+            text = plain_text(item.content)
+            kind = "late" if item.source == "late_result" else "last" if item.final else "event"
+            return f"{kind} #{numbers[item.call_id]}: {NAMES.get(text, text)}"
+        case NoticeItem():
+            return f"({item.kind})"
+        case _:
+            return repr(item)
+
+
+# What holds after every commit
+
+
+def check(thread: Thread) -> None:
+    """Check the invariants of a thread."""
+    for invariant in INVARIANTS:
+        invariant(thread)
+
+
+def results_stand_in_the_order_of_their_calls_and_once(thread: Thread) -> None:
+    results = [item.call_id for item in thread.items if isinstance(item, ResultItem)]
+    assert results + list(thread.head.turn) == thread.calls
+
+
+def every_dispatched_call_is_under_way_or_answered(thread: Thread) -> None:
+    head = thread.head
+    answered = {item.call_id for item in thread.items if isinstance(item, ResultItem)}
+    for name in thread.owed:
+        if name in head.calls:
+            assert head.calls[name].state != "queued"
+        else:
+            assert name.removesuffix(":cancel") in answered or name.endswith(":cancel")
+
+
+def every_invocation_that_runs_belongs_to_a_call_that_wants_it(thread: Thread) -> None:
+    calls = thread.head.calls
+    wanted = [name for name, one in calls.items() if one.state in ("open", "detached", "subscribed")]
+    assert set(thread.outbox) == {name for name in wanted if calls[name].mode != "rest"}
+
+
+def a_thread_is_never_stuck(thread: Thread) -> None:
+    head = thread.head
+    if head.status != "open":
+        assert not thread.continues
+        return
+    turn = [head.calls[name] for name in head.turn]
+    if turn:
+        assert any(one.state == "open" and one.held is None for one in turn)
+        assert turn[0].held is None
+        assert not thread.continues
+    else:
+        assert thread.continues == (head.owes and not head.attempts)
+        assert bool(head.attempts) == (head.retry in thread.inbox)
+
+
+def every_timer_is_wanted_and_every_wanted_timer_is_there(thread: Thread) -> None:
+    head = thread.head
+    wanted = {one.timer for one in head.calls.values() if one.timer} | ({head.retry} if head.retry else set())
+    timers = {name for name, letter in thread.inbox.items() if isinstance(letter.content, Timer) and letter.is_ours}
+    assert wanted == timers
+
+
+def what_is_remembered_is_bounded(thread: Thread) -> None:
+    head = thread.head
+    assert len(thread.stored) < LARGEST_HEAD
+    assert sum(one.state in _FINAL_STATES for one in head.calls.values()) <= 64 + len(head.turn)
+    assert set(head.turn) <= set(head.calls)
+    for name, one in head.calls.items():
+        assert name in head.turn or one.held is None
+        assert name in head.turn or one.state not in ("queued", "open", "answered")
+
+
+def the_chain_verifies(thread: Thread) -> None:
+    head = thread.head
+    assert verify_chain(thread.log, head.history, head.receipts) == head.version == len(thread.log)
+    assert head.items == len(thread.items)
+
+
+INVARIANTS: tuple[Callable[[Thread], None], ...] = (
+    results_stand_in_the_order_of_their_calls_and_once,
+    every_dispatched_call_is_under_way_or_answered,
+    every_invocation_that_runs_belongs_to_a_call_that_wants_it,
+    a_thread_is_never_stuck,
+    every_timer_is_wanted_and_every_wanted_timer_is_there,
+    what_is_remembered_is_bounded,
+    the_chain_verifies,
+)

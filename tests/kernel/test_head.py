@@ -1,0 +1,220 @@
+"""The head: small, stable in its stored form, and careful with what a newer version wrote."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from hibernaut.codec import pack
+from hibernaut.errors import StoreCorrupt, StoreFormatTooNew
+from hibernaut.kernel.head import Call, Extra, Head, Link, copy_head, decode_head, encode_head
+from hibernaut.messages.events import Usage
+from hibernaut.messages.items import ResultItem
+from tests.kernel.scenario import Thread, calls, says
+
+IDLE_BYTES = 256
+"""Bytes of the head of an idle thread, at most: three digests, a salt, counters and their names."""
+
+PER_CALL = 192
+"""Bytes that a small open call adds, at most."""
+
+GOLDEN_HEAD = (
+    "de0017a97468726561645f6964a174a473616c74c40873616c7473616c74a6636f6e666967c40401010101a776657273696f"
+    "6e07a6737461747573a67061726b6564a6726561736f6eaa6f7665726c6f61646564a46c696e6b85a6706172656e74a170a7"
+    "63616c6c5f6964a663616c6c5f70a4726f6f74a172a5646570746802a776657273696f6e05a563616c6c7382a663616c6c5f"
+    "6187a26964a663616c6c5f61a4746f6f6ca56275696c64a9617267756d656e7473a77b2261223a317da57374617465a46f70"
+    "656ea8646561646c696e65cdea60a574696d6572af646561646c696e653a63616c6c5f61a776657273696f6e07a663616c6c"
+    "5f6288a26964a663616c6c5f62a4746f6f6ca5736c656570a46d6f6465a472657374a57374617465a8616e737765726564a7"
+    "70617373697665c3a468656c6495a174a663616c6c5f62a466696e65c3a25b5da564656c617905a364756509a47475726e92"
+    "a663616c6c5f61a663616c6c5f62a46f776573c3a8617474656d70747302a57265747279a772657472793a37ad636f6e7469"
+    "6e756174696f6e7301a77265706561747303a87265706561746564c40402020202a57469746c65a4576f726ba86d65746164"
+    "617461a27b7da56d6f64656caa6f70656e61693a677074a57573616765930a0502a56974656d730ca7686973746f7279c404"
+    "03030303a87265636569707473c40404040404a5746f6f6c73c40405050505"
+)
+
+
+def full_head() -> Head:
+    """Return a head in which every field says something."""
+    held = ResultItem("call_b", "fine", is_error=True, display="[]")
+    return Head(
+        thread_id="t",
+        salt=b"saltsalt",
+        config=b"\x01" * 4,
+        version=7,
+        status="parked",
+        reason="overloaded",
+        link=Link("p", "call_p", "r", 2, 5),
+        calls={
+            "call_a": Call(
+                "call_a", "build", '{"a":1}', state="open", deadline=60_000, timer="deadline:call_a", version=7
+            ),
+            "call_b": Call("call_b", "sleep", mode="rest", state="answered", passive=True, held=held, delay=5, due=9),
+        },
+        turn=("call_a", "call_b"),
+        owes=True,
+        attempts=2,
+        retry="retry:7",
+        continuations=1,
+        repeats=3,
+        repeated=b"\x02" * 4,
+        title="Work",
+        metadata="{}",
+        model="openai:gpt",
+        usage=Usage(10, 5, 2),
+        items=12,
+        history=b"\x03" * 4,
+        receipts=b"\x04" * 4,
+        tools=b"\x05" * 4,
+    )
+
+
+def tree(data: bytes) -> Any:
+    return msgspec.msgpack.decode(data)
+
+
+# The stored form
+
+
+def test_the_stored_form_of_a_head_does_not_change() -> None:
+    assert encode_head(full_head()).hex() == GOLDEN_HEAD
+    assert decode_head(bytes.fromhex(GOLDEN_HEAD)).head == full_head()
+
+
+def test_every_field_of_the_golden_head_says_something() -> None:
+    head = full_head()
+    new = Head("", b"", b"")
+    same = [name for name in Head.__struct_fields__ if getattr(head, name) == getattr(new, name)]
+    assert same == ["format"]
+
+
+def test_a_head_that_was_only_created_has_no_more_than_its_own() -> None:
+    assert set(tree(encode_head(Head("t", b"salt", b"config")))) == {"thread_id", "salt", "config"}
+
+
+@pytest.mark.parametrize("data", [b"", b"\x80", b"\xc1", b"\x90", pack({"thread_id": 1}), pack("head")])
+def test_what_is_not_a_head_is_corrupt(data: bytes) -> None:
+    with pytest.raises(StoreCorrupt, match="a thread's head cannot be read"):
+        decode_head(data)
+
+
+# Its size
+
+
+def test_the_head_of_an_idle_thread_is_small_however_long_it_lived() -> None:
+    thread = Thread()
+    for number in range(50):
+        thread.user("x" * 1_000)
+        thread.run(calls("build"))
+        thread.result(number + 1, "y" * 1_000)
+        thread.run(says("z" * 1_000))
+    assert len(thread.stored) < IDLE_BYTES
+
+
+def test_an_open_call_adds_little() -> None:
+    thread = Thread()
+    thread.user("Go")
+    thread.run(calls("build"))
+    assert len(thread.stored) < IDLE_BYTES + PER_CALL
+
+
+# What a newer version wrote
+
+
+def newer(**added: Any) -> bytes:
+    """Return the full head as format 2 would write it, with what it added."""
+    return pack({**tree(encode_head(full_head())), "format": 2, **added})
+
+
+def test_fields_that_a_newer_version_added_survive_a_read_and_a_write() -> None:
+    data = newer(budget={"spent": [1, 2.5]}, flag=None)
+    loaded = decode_head(data)
+    assert loaded.head == msgspec.structs.replace(full_head(), format=2)
+    written = tree(encode_head(loaded.head, loaded.extra))
+    assert written == {**tree(data), **written}
+    assert (written["budget"], written["flag"], written["format"]) == ({"spent": [1, 2.5]}, None, 2)
+
+
+def test_what_a_newer_version_added_inside_a_field_survives_too() -> None:
+    data = tree(newer())
+    data["calls"]["call_a"]["approved_by"] = "ada"
+    data["calls"]["call_b"]["held"].append("added")
+    data["link"]["span"] = 3
+    data["usage"] += [80, {"thinking": 4}]
+    loaded = decode_head(pack(data))
+    loaded.head.usage = Usage(20, 10, 4)
+    loaded.head.calls["call_a"].state = "detached"
+    written = tree(encode_head(loaded.head, loaded.extra))
+    assert written["calls"]["call_a"]["approved_by"] == "ada"
+    assert written["calls"]["call_a"]["state"] == "detached"
+    assert written["calls"]["call_b"]["held"][-1] == "added"
+    assert written["link"]["span"] == 3
+    assert written["usage"] == [20, 10, 4, 80, {"thinking": 4}]
+
+
+def test_what_a_newer_version_added_goes_with_what_it_belonged_to() -> None:
+    data = tree(newer())
+    data["calls"]["call_a"]["approved_by"] = "ada"
+    data["calls"]["call_b"]["held"].append("added")
+    loaded = decode_head(pack(data))
+    del loaded.head.calls["call_a"]
+    loaded.head.calls["call_b"].held = None
+    written = tree(encode_head(loaded.head, loaded.extra))
+    assert set(written["calls"]) == {"call_b"}
+    assert "held" not in written["calls"]["call_b"]
+
+
+def test_a_default_that_a_newer_version_wrote_out_does_not_stand_in_the_way() -> None:
+    data = tree(newer())
+    data["calls"]["call_b"]["deadline"] = 0
+    data["owes"] = False
+    loaded = decode_head(pack(data))
+    loaded.head.calls["call_b"].deadline = 5
+    loaded.head.owes = True
+    again = decode_head(encode_head(loaded.head, loaded.extra)).head
+    assert (again.calls["call_b"].deadline, again.owes) == (5, True)
+
+
+def test_a_whole_slice_of_an_older_version_keeps_what_a_newer_one_added() -> None:
+    thread = Thread()
+    thread.user("Build")
+    thread.run(calls("build"))
+    data = tree(thread.stored)
+    data |= {"format": 2, "added": "kept"}
+    data["calls"][thread.calls[0]]["approved_by"] = "ada"
+    thread.stored = pack(data)
+    thread.user("Meanwhile?")
+    thread.run(says("It builds."))
+    written = tree(thread.stored)
+    assert (written["format"], written["added"]) == (2, "kept")
+    assert written["calls"][thread.calls[0]]["approved_by"] == "ada"
+    thread.result(1, "built")
+    thread.run(says("Built."))
+    assert (tree(thread.stored)["added"], thread.head.calls) == ("kept", {})
+
+
+def test_a_state_that_only_a_newer_version_knows_is_refused_and_not_called_damage() -> None:
+    data = tree(newer())
+    data["calls"]["call_a"]["state"] = "approving"
+    with pytest.raises(StoreFormatTooNew, match="approving"):
+        decode_head(pack(data))
+
+
+def test_a_state_that_nobody_knows_is_damage() -> None:
+    data = tree(encode_head(full_head()))
+    data["status"] = "dozing"
+    with pytest.raises(StoreCorrupt, match="dozing"):
+        decode_head(pack(data))
+
+
+def test_a_head_of_this_version_carries_nothing_along() -> None:
+    extra: Extra = {}
+    assert decode_head(encode_head(full_head())).extra == extra
+
+
+def test_a_copied_head_changes_alone() -> None:
+    head = full_head()
+    copy = copy_head(head)
+    copy.calls["call_a"].state = "detached"
+    copy.calls.pop("call_b")
+    copy.owes = False
+    assert head == full_head()

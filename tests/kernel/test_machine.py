@@ -1,0 +1,181 @@
+"""A thread under whatever may happen to it, in any order. What must hold after every commit stands in `scenario.check`.
+
+Here more is checked than one commit can show: what became of every text, result and event that was handed in.
+
+Every step draws a seed and what happens follows from it: few examples come further this way than with a strategy for each
+choice, and a failure still shrinks to the few steps that it needs.
+"""
+
+from random import Random
+
+from hypothesis import note, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from hibernaut.kernel.commit import Disposition
+from hibernaut.kernel.fold import Failure
+from hibernaut.kernel.limits import ThreadOptions
+from hibernaut.kernel.turn import TurnPart
+from hibernaut.messages.events import Usage
+from hibernaut.messages.inputs import Command, Event, InputContent, Timer, ToolResult, UserText
+from hibernaut.messages.items import EventItem, ResultItem, UserItem
+from tests.kernel.scenario import HOUR, MINUTE, OVERLOADED, REASONING, SECOND, Reaction, Thread, call, cut_short, says
+
+TOOLS = ["build", "check", "read", "deploy", "watch", "follow", "linger", "sleep", "rest", "note", "broken"]
+MOMENTS = [1, SECOND, 5 * SECOND, 10 * SECOND, MINUTE, HOUR]
+FAILURES = [
+    OVERLOADED,
+    Failure("rate_limited", "slow down", retryable=True, retry_after=MINUTE),
+    Failure("invalid_request", "no", retryable=False),
+]
+HAPPENINGS = {"text": 3, "end": 5, "result": 3, "event": 4, "time": 4, "command": 3, "noise": 1, "nothing": 1}
+"""What may happen, and how often beside the others."""
+
+
+def some_options(chance: Random) -> ThreadOptions:
+    return ThreadOptions(
+        parallel_calls=chance.randint(1, 3),
+        on_user_text=chance.choice(["detach", "detach", "cancel"]),  # type: ignore[arg-type]  # one of its words
+        max_attempts=chance.randint(1, 3),
+        max_repeats=chance.randint(2, 3),
+        max_continuations=chance.randint(0, 2),
+        max_calls_per_turn=chance.randint(2, 3),
+        call_deadline=chance.choice([0, 20 * SECOND]),
+        token_budget=chance.choice([0, 0, 0, 60]),
+    )
+
+
+def a_part(chance: Random) -> str | TurnPart:
+    if chance.random() < 0.3:
+        return chance.choice(["I see.", "\n", REASONING])
+    return call(chance.choice(TOOLS), complete=chance.random() < 0.9)
+
+
+def a_reaction(chance: Random) -> Reaction:
+    kind = chance.random()
+    if kind < 0.1:
+        return chance.choice(FAILURES)
+    if kind < 0.2:
+        return cut_short(*chance.choice([("I se",), (REASONING,), (REASONING, " ", "I")]))
+    parts = [a_part(chance) for _ in range(chance.randint(0, 4))]
+    return says(*parts, reason="length" if chance.random() < 0.1 else "end", usage=Usage(1, 1))
+
+
+class ThreadMachine(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.thread = Thread()
+        self.handed_in: dict[str, InputContent] = {}
+
+    @initialize(seed=st.integers(0, 2**32))
+    def begin(self, seed: int) -> None:
+        chance = Random(seed)
+        self.thread = Thread(some_options(chance))
+        self.thread.thinking = chance.choice([0, 30 * SECOND])
+        self.put(UserText("Go"))
+
+    @rule(seed=st.integers(0, 2**32))
+    def something_happens(self, seed: int) -> None:
+        chance = Random(seed)
+        (kind,) = chance.choices(list(HAPPENINGS), list(HAPPENINGS.values()))
+        note(f"{kind} at {self.thread.now}")
+        getattr(self, f"happens_{kind}")(chance)
+        for _ in range(chance.choice([0, 1, 1, 2, 4])):
+            if self.thread.ready():
+                reaction = a_reaction(chance)
+                note(f"a round: {reaction}")
+                self.thread.round(reaction)
+
+    def put(self, content: InputContent) -> None:
+        note(f"handed in: {content}")
+        self.handed_in[self.thread.put(content)] = content
+
+    def happens_text(self, chance: Random) -> None:
+        self.put(UserText(f"text {len(self.handed_in)}"))
+
+    def happens_end(self, chance: Random) -> None:
+        """A call that runs, beside the conversation or not, is answered."""
+        thread = self.thread
+        for number in chance.sample(thread.running(), min(len(thread.running()), chance.randint(1, 2))):
+            name = thread.calls[number - 1]
+            confirms = thread.head.calls[name].mode == "subscription"
+            self.put(ToolResult(name, f"result {len(self.handed_in)}", chance.random() < 0.2, confirms))
+
+    def happens_result(self, chance: Random) -> None:
+        """A result of a call that may be over, long answered, or never was."""
+        begun = [name for name in self.thread.calls if name in self.thread.owed]
+        text = chance.choice(["the same", f"result {len(self.handed_in)}"])
+        name = chance.choice([*begun[-8:], "call_unknown"])
+        self.put(ToolResult(name, text, chance.random() < 0.3, chance.random() < 0.3))
+
+    def happens_event(self, chance: Random) -> None:
+        active = [name for name, one in self.thread.head.calls.items() if one.mode == "subscription"]
+        name = chance.choice(active or [*self.thread.calls[-8:], "call_unknown"])
+        self.put(Event(name, f"event {len(self.handed_in)}", associative=True, final=chance.random() < 0.2))
+
+    def happens_time(self, chance: Random) -> None:
+        self.thread.wait(chance.choice(MOMENTS))
+
+    def happens_command(self, chance: Random) -> None:
+        name = chance.choice([*self.thread.head.calls, "call_unknown"])
+        commands = [Command("cancel", name), Command("stop"), Command("park"), Command("resume"), Command("close")]
+        self.put(*chance.choices(commands, [4, 2, 2, 4, 0.3]))
+
+    def happens_noise(self, chance: Random) -> None:
+        now = self.thread.now
+        foreign = [Timer("sleep", now, "call_unknown"), Timer("deadline", now, "call_unknown"), Timer("retry", now)]
+        noise = chance.choice([UserText(" "), None, *foreign])
+        if noise is None:
+            self.thread.put_unreadable()
+        else:
+            self.put(noise)
+
+    def happens_nothing(self, chance: Random) -> None:
+        if self.thread.head.status != "closed":
+            self.thread.round(a_reaction(chance))
+
+    # What became of it all
+
+    def accepted(self, *kinds: type) -> list[str]:
+        """Return the texts of the accepted inputs of these kinds, in the order they were handed in."""
+        return [
+            getattr(content, "content", "")
+            for name, content in self.handed_in.items()
+            if isinstance(content, kinds) and self.thread.fates.get(name) == Disposition.ACCEPTED
+        ]
+
+    @invariant()
+    def every_accepted_text_is_in_the_history_once_and_in_order(self) -> None:
+        said = [item.content for item in self.thread.items if isinstance(item, UserItem) and not item.origin]
+        assert said == self.accepted(UserText)
+
+    @invariant()
+    def every_accepted_event_and_result_is_in_the_history_once(self) -> None:
+        held = [one.held for one in self.thread.head.calls.values() if one.held is not None]
+        arrived = [item.content for item in self.thread.items if isinstance(item, EventItem | ResultItem)]
+        arrived += [result.content for result in held]
+        for text in (found for found in self.accepted(Event, ToolResult) if found != "the same"):
+            assert arrived.count(text) == 1
+
+    @invariant()
+    def events_and_late_results_keep_their_order(self) -> None:
+        shown = [str(item.content) for item in self.thread.items if isinstance(item, EventItem)]
+        numbers = [int(text.split()[1]) for text in shown if text.startswith(("event", "result"))]
+        assert numbers == sorted(numbers)
+
+    @invariant()
+    def the_first_end_of_a_dispatched_call_is_never_lost(self) -> None:
+        thread = self.thread
+        ended = {item.call_id for item in thread.items if isinstance(item, EventItem) and item.final}
+        told: set[str] = set()
+        for name, fate in thread.fates.items():
+            content = self.handed_in.get(name)
+            if name.startswith("cancelled:"):
+                told.add(name.partition(":")[2])
+            elif isinstance(content, ToolResult) and content.call_id in thread.owed and content.call_id not in told:
+                assert fate in (Disposition.ACCEPTED, Disposition.CLOSED) or content.call_id in ended
+                told.add(content.call_id)
+
+
+ThreadMachine.TestCase.settings = settings(stateful_step_count=30)
+TestThread = ThreadMachine.TestCase
