@@ -1,0 +1,598 @@
+"""A store in memory: for tests, for benchmarks, and for agents that may end with their process.
+
+It is also the reference for what the protocol means. No method suspends, so each is one transaction on its event
+loop; whatever can fail is worked out before the first change is made. A waiting thread is one record, its head, one
+bytes object per commit and 16 bytes per message it was ever given; it stands in no queue. Claiming costs by
+what is ready, never by how many threads there are; only `list_threads` and `stored_bytes`, which are for people,
+look at all of them.
+"""
+
+import heapq
+import os
+import secrets
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from hashlib import blake2b
+from itertools import islice
+from operator import attrgetter
+
+import msgspec
+
+from hibernaut.codec import pack
+from hibernaut.errors import StaleClaim
+from hibernaut.kernel.commit import Blob, NewThread, SliceCommit
+from hibernaut.kernel.head import Status
+from hibernaut.messages.inputs import RESULT, USER, Delivered, InputMessage, encode_input, urgency
+from hibernaut.stores.owners import certainly_gone, process_name
+from hibernaut.stores.protocol import (
+    CLAIM_MESSAGES,
+    DEAD_AFTER,
+    URGENCY_PENALTY,
+    Claim,
+    EffectRow,
+    LogRow,
+    Outcome,
+    Owner,
+    ThreadRow,
+)
+
+_PACKED = 256 * 16
+"""Bytes of digests that are searched from end to end (about a microsecond); more are kept as a hash table."""
+
+_FREE, _REMOVED = b"\x00" * 16, b"\xff" * 16
+
+_SLACK = 64
+"""Outdated entries that the queues may hold beside as many as there are current ones."""
+
+
+class _Letter(msgspec.Struct, gc=False, eq=False):
+    """A message in an inbox."""
+
+    message: InputMessage
+    accepted: int
+    due: int
+    urgency: int
+    deferred: bool = False
+
+
+class _Engine(msgspec.Struct, eq=False):
+    """What the store knows of an engine. `silent`: it left or counts as dead; its claims stand in the queues again."""
+
+    engine_id: str
+    process: str
+    seen: int
+    claims: set[str]
+    effects: dict[str, None]
+    """Request ids of the `pending` and `sent` effects that it holds."""
+    silent: bool = False
+
+
+class _Wake(msgspec.Struct, frozen=True, gc=False, eq=False):
+    """The place of a thread in the queues. An entry whose ticket is not its thread's is outdated."""
+
+    moment: int
+    rank: int
+    ticket: int
+
+
+class _Thread(msgspec.Struct, gc=False, eq=False):
+    """One thread. Its version is the number of its log entries."""
+
+    thread_id: str
+    tenant: str
+    head: bytes
+    created: int
+    updated: int
+    log: list[bytes]
+    """Of every commit: 4 bytes with the length of the page, the page, the receipt."""
+    known: bytes | bytearray = b""
+    """Digests of the ids of all messages accepted so far, but for the dropped ones."""
+    status: Status = "open"
+    inbox: list[_Letter] | None = None
+    effects: tuple[str, ...] = ()
+    token: int = 0
+    tries: int = 0
+    owner: _Engine | None = None
+    not_before: int = 0
+    continues: int | None = None
+    """The moment of the commit that said so."""
+    wake: _Wake | None = None
+    """None while there is nothing to do, or while a living engine has the claim."""
+
+    def row(self) -> ThreadRow:
+        waiting = len(self.inbox or ())
+        return ThreadRow(self.thread_id, self.tenant, self.status, self.head, self.created, self.updated, waiting)
+
+    def is_woken_by(self, letter: _Letter) -> bool:
+        return self.status == "open" or (letter.urgency == USER and self.status != "closed")
+
+    def hand_over(self, now: int) -> tuple[Delivered, ...]:
+        """Return what a claim gives: of too many, above all those that woke the thread, or they might never come."""
+        letters = [letter for letter in self.inbox or () if letter.due <= now or letter.deferred]
+        if len(letters) > CLAIM_MESSAGES:
+            order = sorted(range(len(letters)), key=lambda n: letters[n].due > now or not self.is_woken_by(letters[n]))
+            letters = [letters[n] for n in sorted(order[:CLAIM_MESSAGES])]
+        return _delivered(letters)
+
+
+_Entry = tuple[int, int, _Thread]
+"""Moment or rank, ticket, thread."""
+
+
+class MemoryStore:
+    """Keeps threads in this process. See the module's text."""
+
+    def __init__(self) -> None:
+        self._threads: dict[str, _Thread] = {}
+        self._ready: list[_Entry] = []
+        self._timers: list[_Entry] = []
+        self._tickets = 0
+        self._scheduled = 0
+        self._engines: dict[str, _Engine] = {}
+        self._effects: dict[str, EffectRow] = {}
+        self._configs: dict[bytes, bytes] = {}
+        self._blobs: dict[bytes, bytes] = {}
+        self._hints: dict[object, Callable[[str, int], None]] = {}
+        self._news: list[tuple[str, int]] = []
+        self._bytes = 0
+        self._secret = secrets.token_bytes(32)
+        self._process = process_name(os.getpid())
+
+    async def create(self, threads: Sequence[NewThread], messages: Sequence[InputMessage], now: int) -> list[Outcome]:
+        made = [_new(thread) for thread in threads]
+        letters = [_letter(message, now, 0) for message in messages]
+        self._add(made)
+        outcomes = [self._deliver(letter, digest, now) for letter, digest in letters]
+        self._tell()
+        return outcomes
+
+    async def put(
+        self, messages: Sequence[InputMessage], now: int, *, due: int = 0, blobs: Sequence[Blob] = ()
+    ) -> list[Outcome]:
+        letters = [_letter(message, now, due) for message in messages]
+        kept = [(blob.digest, _exact(blob.data)) for blob in blobs]
+        for digest, data in kept:
+            self._keep(self._blobs, digest, data)
+        outcomes = [self._deliver(letter, digest, now) for letter, digest in letters]
+        self._tell()
+        return outcomes
+
+    async def claim(self, owner: Owner, now: int, limit: int, *, threads: Sequence[str] | None = None) -> list[Claim]:
+        engine = self._register(owner, now)
+        self._find_silent(engine, now)
+        chosen = self._most_urgent(now, limit) if threads is None else self._among(threads, now, limit)
+        return [self._grant(thread, engine, now) for thread in chosen]
+
+    async def take(self, claim: Claim, now: int) -> tuple[Delivered, ...]:
+        return self._held(claim)[0].hand_over(now)
+
+    async def commit(self, claim: Claim, commit: SliceCommit, *, keep: bool = False) -> None:
+        thread, owner = self._held(claim)
+        if commit.version != len(thread.log) + 1 or commit.thread_id != thread.thread_id:
+            raise StaleClaim(f"{thread.thread_id!r} has version {len(thread.log)}; {commit.version} does not follow it")
+        at = commit.at
+        head = _exact(commit.head)
+        entry = b"".join((len(commit.page).to_bytes(4, "big"), commit.page, commit.receipt))
+        inbox = {letter.message.message_id: letter for letter in thread.inbox or ()}
+        learned = [_digest(name) for name in commit.consumed if inbox.pop(name, None) is None]
+        forgotten = [_digest(name) for name in commit.dropped if inbox.pop(name, None) is not None]
+        deferred = [(inbox[name], moment) for name, moment in commit.deferred if name in inbox]
+        made = [_new(new) for new in commit.spawned]
+        letters = [_letter(out.message, at, out.due) for out in commit.outgoing]
+        owed = [
+            (one.request_id, EffectRow(one, thread.thread_id, "pending", owner.engine_id, at)) for one in commit.effects
+        ]
+        # All that can fail stands above; from here on it is only moved to its place.
+        self._bytes += len(head) - len(thread.head) + len(entry)
+        thread.head = head
+        thread.log.append(entry)
+        thread.status = commit.status
+        thread.updated = at
+        thread.inbox = list(inbox.values()) or None
+        for digest in learned:
+            if not _has(thread.known, digest):
+                thread.known = _with(thread.known, digest)
+                self._bytes += len(digest)
+        for digest in forgotten:
+            thread.known = _without(thread.known, digest)
+            self._bytes -= len(digest)
+        for letter, moment in deferred:
+            letter.due, letter.deferred = moment, True
+        for request_id in commit.settled:
+            self._settle(request_id)
+        for request_id, row in owed:
+            self._owe(thread, owner, request_id, row)
+        self._add(made)
+        thread.continues = at if commit.continues else None
+        thread.not_before = 0
+        thread.tries = 1 if keep else 0
+        if not keep:
+            owner.claims.discard(thread.thread_id)
+            thread.owner = None
+        self._schedule(thread, at)
+        for letter, digest in letters:
+            self._deliver(letter, digest, at)
+        self._tell()
+
+    async def release(self, claim: Claim, not_before: int = 0) -> None:
+        with suppress(StaleClaim):
+            thread, owner = self._held(claim)
+            owner.claims.discard(thread.thread_id)
+            thread.owner = None
+            thread.not_before = not_before
+            self._schedule(thread)
+            self._tell()
+
+    async def beat(self, owner: Owner, now: int) -> None:
+        self._register(owner, now)
+
+    async def leave(self, owner: Owner) -> None:
+        if (engine := self._engines.get(owner.engine_id)) is not None:
+            for thread in map(self._threads.__getitem__, engine.claims):
+                thread.owner = None
+                self._schedule(thread)
+            engine.claims.clear()
+            engine.silent = True
+            self._tell()
+
+    async def start_effects(self, owner: Owner, request_ids: Sequence[str]) -> list[str]:
+        started = []
+        for request_id in request_ids:
+            row = self._effects.get(request_id)
+            if row is not None and row.state == "pending" and row.owner == owner.engine_id:
+                self._effects[request_id] = msgspec.structs.replace(row, state="sent")
+                started.append(request_id)
+        return started
+
+    async def accept_effects(self, request_ids: Sequence[str]) -> None:
+        for request_id in request_ids:
+            if (row := self._effects.get(request_id)) is not None:
+                self._effects[request_id] = msgspec.structs.replace(row, state="accepted")
+                self._let_go(row)
+
+    async def settle_effects(self, request_ids: Sequence[str]) -> None:
+        for request_id in request_ids:
+            self._settle(request_id)
+
+    async def adopt_effects(self, owner: Owner, now: int, limit: int) -> list[EffectRow]:
+        adopter = self._register(owner, now)
+        self._find_silent(adopter, now)
+        adopted: list[EffectRow] = []
+        for engine in [engine for engine in self._engines.values() if engine.silent]:
+            for request_id in list(islice(engine.effects, max(limit - len(adopted), 0))):
+                row = msgspec.structs.replace(self._effects[request_id], owner=adopter.engine_id)
+                self._effects[request_id] = row
+                del engine.effects[request_id]
+                adopter.effects[request_id] = None
+                adopted.append(row)
+        return adopted
+
+    async def next_due(self, now: int) -> int | None:
+        self._find_silent(None, now)
+        self._ripen(now)
+        while self._timers and not _is_current(self._timers[0]):
+            heapq.heappop(self._timers)
+        return self._timers[0][0] if self._timers else None
+
+    async def read_head(self, thread_id: str) -> ThreadRow | None:
+        thread = self._threads.get(thread_id)
+        return None if thread is None else thread.row()
+
+    async def read_log(self, thread_id: str, after: int = 0, limit: int = 0) -> list[LogRow]:
+        thread = self._threads.get(thread_id)
+        log = [] if thread is None else thread.log
+        end = after + limit if limit else len(log)
+        return [_log_row(version, entry) for version, entry in enumerate(log[after:end], after + 1)]
+
+    async def read_inbox(self, thread_id: str) -> tuple[Delivered, ...]:
+        thread = self._threads.get(thread_id)
+        return () if thread is None else _delivered(thread.inbox or ())
+
+    async def read_effects(self, thread_id: str | None = None) -> list[EffectRow]:
+        if thread_id is None:
+            return list(self._effects.values())
+        thread = self._threads.get(thread_id)
+        return [] if thread is None else [self._effects[request_id] for request_id in thread.effects]
+
+    async def read_config(self, digest: bytes) -> bytes | None:
+        return self._configs.get(digest)
+
+    async def read_blob(self, digest: bytes) -> bytes | None:
+        return self._blobs.get(digest)
+
+    async def list_threads(
+        self, tenant: str | None = None, *, limit: int = 100, before: tuple[int, str] | None = None
+    ) -> list[ThreadRow]:
+        age = attrgetter("updated", "thread_id")
+        found = (
+            thread
+            for thread in self._threads.values()
+            if (tenant is None or thread.tenant == tenant) and (before is None or age(thread) < before)
+        )
+        return [thread.row() for thread in heapq.nlargest(limit, found, age)]
+
+    async def secret(self) -> bytes:
+        return self._secret
+
+    async def stored_bytes(self) -> int:
+        waiting = (letter for thread in self._threads.values() for letter in thread.inbox or ())
+        messages = sum(len(encode_input(letter.message)) for letter in waiting)
+        return self._bytes + messages + sum(len(pack(row.effect)) for row in self._effects.values())
+
+    def on_change(self, hint: Callable[[str, int], None]) -> Callable[[], None]:
+        key = object()
+        self._hints[key] = hint
+
+        def end() -> None:
+            self._hints.pop(key, None)
+
+        return end
+
+    async def changed_elsewhere(self) -> bool:
+        return False
+
+    async def close(self) -> None:
+        """Do nothing: what is kept stays for whoever still holds the store."""
+
+    def _add(self, made: Iterable[tuple[_Thread, bytes, bytes]]) -> None:
+        for thread, digest, config in made:
+            if self._threads.setdefault(thread.thread_id, thread) is thread:
+                self._bytes += len(thread.head)
+                self._keep(self._configs, digest, config)
+
+    def _keep(self, shelf: dict[bytes, bytes], digest: bytes, data: bytes) -> None:
+        if shelf.setdefault(digest, data) is data:
+            self._bytes += len(data)
+
+    def _deliver(self, letter: _Letter, digest: bytes, now: int) -> Outcome:
+        thread = self._threads.get(letter.message.thread_id)
+        if thread is None:
+            return Outcome.UNKNOWN
+        if _has(thread.known, digest):
+            return Outcome.DUPLICATE
+        if thread.status == "closed":
+            return Outcome.CLOSED
+        thread.known = _with(thread.known, digest)
+        self._bytes += len(digest)
+        if thread.inbox is None:
+            thread.inbox = [letter]
+        else:
+            thread.inbox.append(letter)
+        if not thread.is_woken_by(letter):
+            return Outcome.HELD
+        if self._hints:
+            self._news.append((thread.thread_id, letter.urgency))
+        if thread.owner is None or thread.owner.silent:
+            self._bring_forward(thread, letter, now)
+        return Outcome.ACCEPTED
+
+    def _tell(self) -> None:
+        for thread_id, level in self._news:
+            for hint in tuple(self._hints.values()):
+                hint(thread_id, level)
+        self._news.clear()
+
+    # The queues: every unclaimed thread that has something to do, or will have, stands once in `_timers` or `_ready`.
+
+    def _schedule(self, thread: _Thread, now: int = 0) -> None:
+        """Find the place of a thread in the queues anew."""
+        self._withdraw(thread)
+        if thread.inbox is None and thread.continues is None:
+            return
+        if thread.status == "closed" or not (thread.owner is None or thread.owner.silent):
+            return
+        places = [(letter.due, letter.urgency) for letter in thread.inbox or () if thread.is_woken_by(letter)]
+        if thread.continues is not None:
+            places.append((thread.continues, RESULT))
+        if places:
+            self._place(thread, min(places)[0], min(due + URGENCY_PENALTY[level] for due, level in places), now)
+            if self._hints:
+                self._news.append((thread.thread_id, min(level for _, level in places)))
+
+    def _bring_forward(self, thread: _Thread, letter: _Letter, now: int) -> None:
+        """Find its place after one more message: no later than before."""
+        moment, rank = letter.due, letter.due + URGENCY_PENALTY[letter.urgency]
+        wake = thread.wake
+        if wake is None:
+            self._place(thread, moment, rank, now)
+        elif moment < wake.moment or rank < wake.rank:
+            self._withdraw(thread)
+            self._place(thread, min(moment, wake.moment), min(rank, wake.rank), now)
+
+    def _place(self, thread: _Thread, moment: int, rank: int, now: int) -> None:
+        self._tickets += 1
+        self._scheduled += 1
+        moment = max(moment, thread.not_before)
+        thread.wake = _Wake(moment, rank, self._tickets)
+        if moment <= now:
+            heapq.heappush(self._ready, (rank, self._tickets, thread))
+        else:
+            heapq.heappush(self._timers, (moment, self._tickets, thread))
+        if len(self._ready) + len(self._timers) > 2 * self._scheduled + _SLACK:
+            for queue in (self._ready, self._timers):
+                queue[:] = [entry for entry in queue if _is_current(entry)]
+                heapq.heapify(queue)
+
+    def _withdraw(self, thread: _Thread) -> None:
+        if thread.wake is not None:
+            thread.wake = None
+            self._scheduled -= 1
+
+    def _ripen(self, now: int) -> None:
+        """Move the threads whose moment has come among the ready ones."""
+        while self._timers and self._timers[0][0] <= now:
+            _, ticket, thread = heapq.heappop(self._timers)
+            if thread.wake is not None and thread.wake.ticket == ticket:
+                heapq.heappush(self._ready, (thread.wake.rank, ticket, thread))
+
+    def _most_urgent(self, now: int, limit: int) -> list[_Thread]:
+        self._ripen(now)
+        chosen: list[_Thread] = []
+        while self._ready and len(chosen) < limit:
+            _, ticket, thread = heapq.heappop(self._ready)
+            wake = thread.wake
+            if wake is None or wake.ticket != ticket:
+                continue
+            if wake.moment <= now:
+                chosen.append(thread)
+            else:  # the caller's clock is behind the one by which the thread was ready
+                heapq.heappush(self._timers, (wake.moment, ticket, thread))
+        return chosen
+
+    def _among(self, names: Sequence[str], now: int, limit: int) -> list[_Thread]:
+        found = [
+            (thread.wake.rank, thread.wake.ticket, thread)
+            for thread in map(self._threads.get, dict.fromkeys(names))
+            if thread is not None and thread.wake is not None and thread.wake.moment <= now
+        ]
+        return [thread for _, _, thread in heapq.nsmallest(limit, found)]
+
+    # Engines and what they hold.
+
+    def _grant(self, thread: _Thread, engine: _Engine, now: int) -> Claim:
+        self._withdraw(thread)
+        if thread.owner is not None:
+            thread.owner.claims.discard(thread.thread_id)
+        thread.owner = engine
+        engine.claims.add(thread.thread_id)
+        thread.token += 1
+        thread.tries += 1
+        return Claim(thread.thread_id, thread.token, thread.tries, len(thread.log), thread.head, thread.hand_over(now))
+
+    def _held(self, claim: Claim) -> tuple[_Thread, _Engine]:
+        thread = self._threads.get(claim.thread_id)
+        if thread is None or thread.owner is None or thread.token != claim.token:
+            raise StaleClaim(f"the claim {claim.token} on {claim.thread_id!r} is over")
+        return thread, thread.owner
+
+    def _register(self, owner: Owner, now: int) -> _Engine:
+        engine = self._engines.get(owner.engine_id)
+        if engine is None:
+            engine = _Engine(owner.engine_id, owner.process, now, set(), {})
+            self._engines[owner.engine_id] = engine
+        engine.seen = now
+        if engine.silent:
+            engine.silent = False
+            for thread_id in engine.claims:
+                self._withdraw(self._threads[thread_id])
+        return engine
+
+    def _find_silent(self, caller: _Engine | None, now: int) -> None:
+        """Let the claims of engines that have died be had again; the caller lives."""
+        for engine in [engine for engine in self._engines.values() if engine is not caller]:
+            ended = engine.process != self._process and certainly_gone(engine.process)
+            if not engine.silent and (ended or now - engine.seen >= DEAD_AFTER):
+                engine.silent = True
+                for thread_id in engine.claims:
+                    self._schedule(self._threads[thread_id], now)
+            if engine.silent and not engine.claims and not engine.effects:
+                del self._engines[engine.engine_id]
+        self._tell()
+
+    def _owe(self, thread: _Thread, owner: _Engine, request_id: str, row: EffectRow) -> None:
+        if request_id not in self._effects:
+            self._effects[request_id] = row
+            owner.effects[request_id] = None
+            thread.effects = (*thread.effects, request_id)
+
+    def _settle(self, request_id: str) -> None:
+        if (row := self._effects.pop(request_id, None)) is not None:
+            thread = self._threads[row.thread_id]
+            thread.effects = tuple(other for other in thread.effects if other != request_id)
+            self._let_go(row)
+
+    def _let_go(self, row: EffectRow) -> None:
+        if (engine := self._engines.get(row.owner)) is not None:
+            engine.effects.pop(row.effect.request_id, None)
+
+
+def _exact(data: bytes) -> bytes:
+    """Copy bytes once to their size: an encoder's output was cut from a larger piece, whose rest would stay taken."""
+    return memoryview(data).tobytes()
+
+
+def _new(new: NewThread) -> tuple[_Thread, bytes, bytes]:
+    thread = _Thread(new.thread_id, sys.intern(new.tenant), _exact(new.head), new.created, new.created, [])
+    return thread, new.config, _exact(new.config_body)
+
+
+def _letter(message: InputMessage, now: int, due: int) -> tuple[_Letter, bytes]:
+    return _Letter(message, now, due or now, urgency(message.content)), _digest(message.message_id)
+
+
+def _is_current(entry: _Entry) -> bool:
+    wake = entry[2].wake
+    return wake is not None and wake.ticket == entry[1]
+
+
+def _delivered(letters: Iterable[_Letter]) -> tuple[Delivered, ...]:
+    return tuple([Delivered(letter.message.message_id, letter.accepted, letter.message) for letter in letters])
+
+
+def _log_row(version: int, entry: bytes) -> LogRow:
+    end = 4 + int.from_bytes(entry[:4], "big")
+    return LogRow(version, entry[4:end], entry[end:])
+
+
+# Sets of message ids, as the 16-byte digests of their members: packed while they are few, then an open hash table
+# whose first cell counts the cells that were ever taken.
+
+
+def _digest(message_id: str) -> bytes:
+    return blake2b(message_id.encode(), digest_size=16).digest()
+
+
+def _cell(known: bytes | bytearray, digest: bytes) -> int:
+    """Return where a digest stands, or -1; in a table instead where it would stand, the free cell."""
+    if isinstance(known, bytes):
+        at = known.find(digest)
+        while at % 16 and at > 0:
+            at = known.find(digest, at + 1)
+        return at
+    at = 16 + int.from_bytes(digest[:8], "big") % (len(known) // 16 - 1) * 16
+    while known[at : at + 16] not in (digest, _FREE):
+        at += 16
+        if at == len(known):
+            at = 16
+    return at
+
+
+def _has(known: bytes | bytearray, digest: bytes) -> bool:
+    at = _cell(known, digest)
+    return at >= 0 and (isinstance(known, bytes) or known[at : at + 16] == digest)
+
+
+def _with(known: bytes | bytearray, digest: bytes) -> bytes | bytearray:
+    if isinstance(known, bytes):
+        if len(known) < _PACKED:
+            return known + digest
+        known = _table(known)
+    taken = int.from_bytes(known[:16], "big") + 1
+    if taken * 16 > len(known) * 3 // 4:
+        known = _table(bytes(known[16:]))
+        taken = int.from_bytes(known[:16], "big") + 1
+    at = _cell(known, digest)
+    known[at : at + 16] = digest
+    known[:16] = taken.to_bytes(16, "big")
+    return known
+
+
+def _without(known: bytes | bytearray, digest: bytes) -> bytes | bytearray:
+    at = _cell(known, digest)
+    if isinstance(known, bytes):
+        return known[:at] + known[at + 16 :] if at >= 0 else known
+    if known[at : at + 16] == digest:
+        known[at : at + 16] = _REMOVED
+    return known
+
+
+def _table(cells: bytes) -> bytearray:
+    """Return a table that is about half full of the digests in these cells."""
+    digests = [cell for n in range(0, len(cells), 16) if (cell := cells[n : n + 16]) not in (_FREE, _REMOVED)]
+    table = bytearray(16 + len(digests) * 32)
+    for digest in digests:
+        at = _cell(table, digest)
+        table[at : at + 16] = digest
+    table[:16] = len(digests).to_bytes(16, "big")
+    return table

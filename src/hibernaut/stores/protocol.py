@@ -1,0 +1,247 @@
+"""What an engine asks of a store.
+
+The store is the queue. The truth about what is ready lies in its rows: inboxes with due times, a claim with a
+token per thread. Every method is one transaction: when it returns, what it did is durable and visible to all
+processes; when it raises, nothing of it happened. Methods may be called from any task at any time.
+
+A thread is *ready* when it is not claimed by a living engine, is not closed, and either has a due message that
+its status lets wake it (all for `open`; only user text and commands, urgency `USER`, for `stopped` and
+`parked`) or its last commit said that it `continues`.
+"""
+
+from collections.abc import Callable, Sequence
+from enum import Enum
+from typing import Literal, Protocol
+
+import msgspec
+
+from hibernaut.kernel.commit import Blob, Effect, NewThread, SliceCommit
+from hibernaut.kernel.head import Status
+from hibernaut.messages.inputs import Delivered, InputMessage
+
+URGENCY_PENALTY = (0, 250, 1_000, 4_000)
+"""Milliseconds by which each class of urgency (user, result, event, upkeep) is treated as if it had come later.
+
+Ready threads are claimed in the order of (moment at which the message became due + penalty): the urgent go first, and
+since the penalty is fixed, whoever waits long enough is first: nothing starves.
+"""
+
+DEAD_AFTER = 15_000
+"""Milliseconds without a sign of life after which an engine counts as dead and its work is taken over."""
+
+
+class Outcome(Enum):
+    """What the door says to one message."""
+
+    ACCEPTED = "accepted"
+    """Stored: nothing can lose it now."""
+    DUPLICATE = "duplicate"
+    """Its message id is in the thread's inbox or was consumed before. Nothing changed."""
+    HELD = "held"
+    """Stored, but the thread is stopped or parked: it is read when the thread is resumed."""
+    CLOSED = "closed"
+    """The thread is closed. Nothing changed."""
+    UNKNOWN = "unknown"
+    """There is no such thread. Nothing changed."""
+
+
+class Owner(msgspec.Struct, frozen=True):
+    """One engine: its name, and what tells others on the same machine that its process is gone.
+
+    `process` is "HOST-BOOT/PID/START" or "" when the platform cannot tell; see `hibernaut.stores.owners`.
+    """
+
+    engine_id: str
+    process: str = ""
+
+
+class Claim(msgspec.Struct, frozen=True):
+    """The right to write one thread, until somebody else claims it.
+
+    `token` grows with every claim of the thread; a commit with an older one is refused. `tries` counts the claims since
+    the last commit, this one included: above 1, an earlier one came to nothing.
+    """
+
+    thread_id: str
+    token: int
+    tries: int
+    version: int
+    head: bytes
+    messages: tuple[Delivered, ...]
+    """All due messages and all deferred ones, in the order they were stored; at most `CLAIM_MESSAGES`."""
+
+
+CLAIM_MESSAGES = 256
+"""Messages that one claim hands over at most; the others stay for the next."""
+
+
+class LogRow(msgspec.Struct, frozen=True):
+    """One commit of a thread, as stored: the page may be empty."""
+
+    version: int
+    page: bytes
+    receipt: bytes
+
+
+class ThreadRow(msgspec.Struct, frozen=True):
+    """One thread in a listing."""
+
+    thread_id: str
+    tenant: str
+    status: Status
+    head: bytes
+    created: int
+    updated: int
+    waiting: int
+    """Messages in its inbox, due or not."""
+
+
+EffectState = Literal["pending", "sent", "accepted"]
+
+
+class EffectRow(msgspec.Struct, frozen=True):
+    """One effect in the outbox. Settled effects are not kept.
+
+    States: `pending` (certainly not begun), `sent` (begun by `owner`, or about to be), `accepted` (whoever works on it
+    will answer by itself, no process of ours is needed for it).
+    """
+
+    effect: Effect
+    thread_id: str
+    state: EffectState
+    owner: str
+    created: int
+
+
+class Store(Protocol):
+    """Keeps threads. See the module's text for what every method guarantees."""
+
+    async def create(self, threads: Sequence[NewThread], messages: Sequence[InputMessage], now: int) -> list[Outcome]:
+        """Make the threads that do not exist yet, then put the messages, all in one transaction.
+
+        A thread that exists already is left as it is (its tenant too).
+        """
+        ...
+
+    async def put(
+        self, messages: Sequence[InputMessage], now: int, *, due: int = 0, blobs: Sequence[Blob] = ()
+    ) -> list[Outcome]:
+        """Store messages in their inboxes, in order; each gets its own outcome. `due` 0 is now."""
+        ...
+
+    async def claim(self, owner: Owner, now: int, limit: int, *, threads: Sequence[str] | None = None) -> list[Claim]:
+        """Claim up to `limit` ready threads (of `threads`, if given), the most urgent first.
+
+        A thread whose claim belongs to a dead engine is ready too. Claiming bumps its token and its tries.
+        """
+        ...
+
+    async def take(self, claim: Claim, now: int) -> tuple[Delivered, ...]:
+        """Return what a claim at this moment would hand over: for a further round under the same claim.
+
+        Raises:
+            StaleClaim: the claim was lost.
+        """
+        ...
+
+    async def commit(self, claim: Claim, commit: SliceCommit, *, keep: bool = False) -> None:
+        """Apply a round: head, page, receipt, consumed, deferred, dropped, spawned, outgoing, effects, settled.
+
+        Effects become `pending` rows owned by the claiming engine. Unless `keep`, the claim ends; with `keep` it goes
+        on (with the new version). The thread's tries are set to 0 (1 with `keep`).
+
+        Raises:
+            StaleClaim: the claim was lost, or the version is not the next one. Nothing was written.
+        """
+        ...
+
+    async def release(self, claim: Claim, not_before: int = 0) -> None:
+        """Give a claim back without a commit; the thread is not ready before that moment. A lost claim is ignored."""
+        ...
+
+    async def beat(self, owner: Owner, now: int) -> None:
+        """Say that this engine lives. The first beat registers it."""
+        ...
+
+    async def leave(self, owner: Owner) -> None:
+        """Say that this engine ends: its claims are free at once, its effects are orphans."""
+        ...
+
+    async def start_effects(self, owner: Owner, request_ids: Sequence[str]) -> list[str]:
+        """Mark `pending` effects that this owner holds as `sent`; return those it may now perform.
+
+        An effect that is gone, begun or held by another living engine is left out.
+        """
+        ...
+
+    async def accept_effects(self, request_ids: Sequence[str]) -> None:
+        """Mark effects as `accepted`."""
+        ...
+
+    async def settle_effects(self, request_ids: Sequence[str]) -> None:
+        """Remove effects that are over."""
+        ...
+
+    async def adopt_effects(self, owner: Owner, now: int, limit: int) -> list[EffectRow]:
+        """Take over up to `limit` effects (`pending` or `sent`) whose owner is dead, each returned in the state it had.
+
+        Their owner is the adopter from now on; `accepted` ones are left alone.
+        """
+        ...
+
+    async def next_due(self, now: int) -> int | None:
+        """Return the moment at which the next thread that is not ready now becomes ready by time alone."""
+        ...
+
+    async def read_head(self, thread_id: str) -> ThreadRow | None:
+        """Return one thread, or None."""
+        ...
+
+    async def read_log(self, thread_id: str, after: int = 0, limit: int = 0) -> list[LogRow]:
+        """Return the commits of a thread after head version `after`, oldest first (`limit` 0: all)."""
+        ...
+
+    async def read_inbox(self, thread_id: str) -> tuple[Delivered, ...]:
+        """Return everything in an inbox, due or not, in the order it was stored."""
+        ...
+
+    async def read_effects(self, thread_id: str | None = None) -> list[EffectRow]:
+        """Return the outbox, of one thread or of all, oldest first."""
+        ...
+
+    async def read_config(self, digest: bytes) -> bytes | None:
+        """Return a launch configuration by its digest."""
+        ...
+
+    async def read_blob(self, digest: bytes) -> bytes | None:
+        """Return a blob by its digest."""
+        ...
+
+    async def list_threads(
+        self, tenant: str | None = None, *, limit: int = 100, before: tuple[int, str] | None = None
+    ) -> list[ThreadRow]:
+        """Return threads, the last updated first; `before` = (updated, thread_id) of the last row seen."""
+        ...
+
+    async def secret(self) -> bytes:
+        """Return the 32 random bytes, made with the store, that sign its callback tokens."""
+        ...
+
+    async def stored_bytes(self) -> int:
+        """Return how many bytes the store holds: for memory the sum of what it keeps, else the size of its files."""
+        ...
+
+    def on_change(self, hint: Callable[[str, int], None]) -> Callable[[], None]:
+        """Call `hint(thread_id, urgency)` whenever a thread of this process's store gets something to do.
+
+        A hint may be lost or false. It is called on the event loop. Returns what ends it.
+        """
+        ...
+
+    async def changed_elsewhere(self) -> bool:
+        """Tell whether another process has written since the last call; always False where none can."""
+        ...
+
+    async def close(self) -> None:
+        """Finish what is under way and let go of the store."""
+        ...

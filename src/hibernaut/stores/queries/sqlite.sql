@@ -1,0 +1,259 @@
+-- What the embedded store asks of SQLite. The rows of one thread in `inbox` and `log` are those between
+-- thread << 32 and (thread + 1) << 32.
+
+
+-- Threads
+
+-- name: find_thread
+SELECT id, status, lane, rank, wake,
+    (SELECT max(place) FROM inbox WHERE place > thread.id << 32 AND place < (thread.id + 1) << 32)
+FROM thread WHERE thread_id = ?1;
+
+-- name: find_claimed
+SELECT id, lane, version, status, continues FROM thread WHERE thread_id = ?1 AND token = ?2 AND lane > 0;
+
+-- name: add_thread
+INSERT INTO thread (thread_id, tenant, created, updated) VALUES (?1, ?2, ?3, ?3)
+ON CONFLICT DO NOTHING RETURNING id;
+
+-- name: add_head
+INSERT INTO head (thread, head) VALUES (?1, ?2);
+
+-- name: set_head
+UPDATE head SET head = ?2 WHERE thread = ?1;
+
+-- name: add_config
+INSERT INTO config (digest, body) VALUES (?1, ?2) ON CONFLICT DO NOTHING;
+
+-- name: add_blob
+INSERT INTO blob (digest, data) VALUES (?1, ?2) ON CONFLICT DO NOTHING;
+
+-- name: add_commit
+INSERT INTO log (place, page, receipt) VALUES ((?1 << 32) + ?2, ?3, ?4);
+
+
+-- Inboxes
+
+-- name: learn_message
+INSERT INTO known (thread, digest, place) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING;
+
+-- name: is_known
+SELECT 1 FROM known WHERE thread = ?1 AND digest = ?2;
+
+-- name: add_message
+INSERT INTO inbox (place, due, rank, urgency, accepted, message_id, body) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7);
+
+-- name: remove_message
+DELETE FROM inbox WHERE place = (SELECT place FROM known WHERE thread = ?1 AND digest = ?2) AND message_id = ?3;
+
+-- name: forget_message
+DELETE FROM known WHERE thread = ?1 AND digest = ?2;
+
+-- name: defer_message
+UPDATE inbox SET rank = rank - due + ?4, due = ?4, deferred = 1
+WHERE place = (SELECT place FROM known WHERE thread = ?1 AND digest = ?2) AND message_id = ?3;
+
+-- name: moments
+SELECT due, rank, urgency FROM inbox
+WHERE place > ?1 << 32 AND place < (?1 + 1) << 32 AND (urgency = 0 OR ?2) LIMIT ?3;
+
+-- name: first_messages
+-- The messages of many threads, as far as they stand in the first ?3 places.
+SELECT value, message_id, accepted, body FROM carray(?1) CROSS JOIN inbox
+WHERE place > value << 32 AND place <= (value << 32) + ?3 AND (due <= ?2 OR deferred) ORDER BY place;
+
+-- name: long_inboxes
+-- Those among many threads that have messages in further places.
+SELECT value FROM carray(?1)
+WHERE EXISTS (SELECT 1 FROM inbox WHERE place > (value << 32) + ?2 AND place < (value + 1) << 32);
+
+-- name: due_messages
+SELECT message_id, accepted, body FROM inbox
+WHERE place > ?1 << 32 AND place < (?1 + 1) << 32 AND (due <= ?2 OR deferred)
+ORDER BY place LIMIT ?3;
+
+-- name: due_places
+SELECT place, due <= ?2 AND (urgency = 0 OR ?3) FROM inbox
+WHERE place > ?1 << 32 AND place < (?1 + 1) << 32 AND (due <= ?2 OR deferred)
+ORDER BY place;
+
+-- name: messages_at
+SELECT message_id, accepted, body FROM inbox WHERE place IN carray(?1) ORDER BY place;
+
+
+-- The queue
+
+-- name: set_lane
+UPDATE thread SET lane = ?2, rank = ?3, wake = ?4 WHERE id = ?1;
+
+-- name: finish_commit
+UPDATE thread
+SET lane = ?2, rank = ?3, wake = ?4, version = ?5, status = ?6, tries = ?7, updated = ?8, continues = ?9
+WHERE id = ?1;
+
+-- name: overdue
+SELECT id, status, continues FROM thread WHERE lane = -1 AND rank <= ?1;
+
+-- name: ready
+-- A thread's rank is at most ?3 (the greatest penalty) above its wake, so nobody beyond that is ready.
+SELECT rank, id, thread_id, token, tries, version, status FROM thread
+WHERE lane = ?1 AND rank <= ?2 + ?3 AND wake <= ?2 ORDER BY rank LIMIT ?4;
+
+-- name: ready_among
+-- The names come as bytes, since as texts they would end at a NUL.
+SELECT rank, id, thread_id, token, tries, version, status, lane FROM thread
+WHERE thread_id IN (SELECT CAST(value AS TEXT) FROM carray(?1)) AND lane IS NOT NULL AND wake <= ?2;
+
+-- name: grant
+UPDATE thread SET lane = ?1, token = token + 1, tries = tries + 1 WHERE id IN carray(?2);
+
+-- name: heads
+SELECT thread, head FROM head WHERE thread IN carray(?1);
+
+-- name: first_wake
+-- The first moment after ?2 at which a thread of a lane wakes. A rank is between its wake and ?3 above it, so those
+-- from the first rank on that is not ready, and no further than ?3 above it, hold the answer.
+SELECT min(wake) FROM thread WHERE lane = ?1 AND wake > ?2 AND rank > ?2 AND rank <= ?3 + (
+    SELECT rank FROM thread WHERE lane = ?1 AND rank > ?2 AND wake > ?2 ORDER BY rank LIMIT 1
+);
+
+-- name: first_return
+SELECT min(wake) FROM thread WHERE lane = ?1 AND wake > ?2;
+
+
+-- Engines
+
+-- name: beat
+INSERT INTO engine (engine_id, process, beat) VALUES (?1, ?2, ?3)
+ON CONFLICT (engine_id) DO UPDATE SET beat = excluded.beat, gone = 0 RETURNING id;
+
+-- name: find_engine
+SELECT id, beat, gone FROM engine WHERE engine_id = ?1;
+
+-- name: claimants
+-- The engines that have claims, each found by one step through the queue's index.
+WITH RECURSIVE held (lane) AS (
+    SELECT min(lane) FROM thread WHERE lane > 0
+    UNION ALL
+    SELECT (SELECT min(lane) FROM thread WHERE lane > held.lane) FROM held WHERE held.lane IS NOT NULL
+)
+SELECT held.lane, engine.process, engine.beat, coalesce(engine.gone, 1) FROM held LEFT JOIN engine ON engine.id = held.lane
+WHERE held.lane IS NOT NULL;
+
+-- name: performers
+-- The engines that hold effects which are not accepted.
+WITH RECURSIVE held (engine) AS (
+    SELECT min(engine) FROM outbox WHERE state < 2
+    UNION ALL
+    SELECT (SELECT min(engine) FROM outbox WHERE state < 2 AND engine > held.engine) FROM held
+    WHERE held.engine IS NOT NULL
+)
+SELECT held.engine, engine.process, engine.beat, coalesce(engine.gone, 1) FROM held LEFT JOIN engine ON engine.id = held.engine
+WHERE held.engine IS NOT NULL;
+
+-- name: claimed_by
+SELECT id, status, continues, thread_id FROM thread WHERE lane = ?1;
+
+-- name: leave
+UPDATE engine SET gone = 1 WHERE id = ?1;
+
+-- name: forget_engines
+DELETE FROM engine WHERE beat < ?1
+AND NOT EXISTS (SELECT 1 FROM thread WHERE lane = engine.id)
+AND NOT EXISTS (SELECT 1 FROM outbox WHERE outbox.engine = engine.id AND state < 2);
+
+
+-- The outbox
+
+-- name: add_effect
+INSERT INTO outbox (engine, thread, created, request_id, effect) VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT DO NOTHING;
+
+-- name: start_effect
+UPDATE outbox SET state = 1
+WHERE request_id = ?1 AND state = 0 AND engine = (SELECT id FROM engine WHERE engine_id = ?2);
+
+-- name: accept_effect
+UPDATE outbox SET state = 2 WHERE request_id = ?1;
+
+-- name: settle_effect
+DELETE FROM outbox WHERE request_id = ?1;
+
+-- name: unfinished_effects
+SELECT outbox.id, effect, thread_id, state, '', outbox.created FROM outbox JOIN thread ON thread.id = outbox.thread
+WHERE engine = ?1 AND state < 2 ORDER BY outbox.id LIMIT ?2;
+
+-- name: adopt_effect
+UPDATE outbox SET engine = ?2 WHERE id = ?1;
+
+
+-- Reading
+
+-- name: read_thread
+SELECT thread_id, tenant, status, head, created, updated,
+    (SELECT count(*) FROM inbox WHERE place > thread.id << 32 AND place < (thread.id + 1) << 32)
+FROM thread JOIN head ON head.thread = thread.id WHERE thread_id = ?1;
+
+-- name: read_log
+SELECT place & 4294967295, page, receipt FROM log
+WHERE place > (SELECT (id << 32) + ?2 FROM thread WHERE thread_id = ?1)
+AND place < (SELECT (id + 1) << 32 FROM thread WHERE thread_id = ?1)
+ORDER BY place LIMIT ?3;
+
+-- name: read_inbox
+SELECT message_id, accepted, body FROM inbox
+WHERE place > (SELECT id << 32 FROM thread WHERE thread_id = ?1)
+AND place < (SELECT (id + 1) << 32 FROM thread WHERE thread_id = ?1)
+ORDER BY place;
+
+-- name: read_effects
+SELECT outbox.id, effect, thread_id, state, engine_id, outbox.created
+FROM outbox JOIN thread ON thread.id = outbox.thread LEFT JOIN engine ON engine.id = outbox.engine
+ORDER BY outbox.id;
+
+-- name: read_effects_of_thread
+SELECT outbox.id, effect, thread_id, state, engine_id, outbox.created
+FROM thread JOIN outbox ON outbox.thread = thread.id LEFT JOIN engine ON engine.id = outbox.engine
+WHERE thread_id = ?1 ORDER BY outbox.id;
+
+-- name: read_config
+SELECT body FROM config WHERE digest = ?1;
+
+-- name: read_blob
+SELECT data FROM blob WHERE digest = ?1;
+
+-- name: next_tenant
+SELECT min(tenant) FROM thread WHERE tenant > ?1;
+
+-- name: first_tenant
+SELECT min(tenant) FROM thread;
+
+-- name: list_tenant
+SELECT updated, thread_id, id FROM thread
+WHERE tenant = ?1 AND updated <= ?2 AND updated >= ?4 AND (updated, thread_id) < (?2, ?3)
+ORDER BY updated DESC, thread_id DESC LIMIT ?5;
+
+-- name: read_threads
+SELECT thread_id, tenant, status, head, created, updated,
+    (SELECT count(*) FROM inbox WHERE place > thread.id << 32 AND place < (thread.id + 1) << 32)
+FROM thread JOIN head ON head.thread = thread.id WHERE id IN carray(?1) ORDER BY updated DESC, thread_id DESC;
+
+-- name: read_meta
+SELECT value FROM meta WHERE name = ?1;
+
+-- name: add_meta
+INSERT INTO meta (name, value) VALUES (?1, ?2);
+
+
+-- The file
+
+-- name: data_version
+PRAGMA data_version;
+
+-- name: read_migrations
+SELECT number, name, checksum FROM migration ORDER BY number;
+
+-- name: make_migrations
+CREATE TABLE IF NOT EXISTS migration (number INTEGER PRIMARY KEY, name TEXT NOT NULL, checksum BLOB NOT NULL) STRICT;
+
+-- name: add_migration
+INSERT INTO migration (number, name, checksum) VALUES (?1, ?2, ?3);

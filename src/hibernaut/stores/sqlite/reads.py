@@ -1,0 +1,75 @@
+"""What the reading methods of the store do, each in a transaction of its own, which sees the store at one moment."""
+
+import sys
+from array import array
+from collections.abc import Iterator
+from heapq import nlargest
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from hibernaut.stores.sqlite.transaction import Transaction
+from hibernaut.stores.sqlite.transactions import GREATEST_PENALTY, HELD_BACK, QUEUE, DeadFinder, StoredMessage
+
+ENDLESS = -1
+"""A limit that is none."""
+
+_NOBODY = 0
+"""The number of no engine."""
+
+
+def next_due(tx: Transaction, now: int, find_dead: DeadFinder) -> int | None:
+    """Return when the next thread becomes ready by time alone."""
+    moments = tx.rows("first_return", (HELD_BACK, now))
+    for lane in (QUEUE, *find_dead(tx, "claimants", _NOBODY, now)):
+        moments += tx.rows("first_wake", (lane, now, GREATEST_PENALTY))
+    return min((moment for (moment,) in moments if moment is not None), default=None)
+
+
+def read_log(tx: Transaction, thread_id: str, after: int, limit: int) -> list[tuple[int, bytes, bytes]]:
+    """Return version, page and receipt of a thread's commits."""
+    return tx.rows("read_log", (thread_id, after, limit or ENDLESS))
+
+
+def read_inbox(tx: Transaction, thread_id: str) -> list[StoredMessage]:
+    """Return a whole inbox."""
+    return tx.rows("read_inbox", (thread_id,))
+
+
+def read_effects(tx: Transaction, thread_id: str | None) -> list[Any]:
+    """Return the rows of the outbox, of one thread or all."""
+    return tx.rows("read_effects") if thread_id is None else tx.rows("read_effects_of_thread", (thread_id,))
+
+
+def read_value(tx: Transaction, query: str, key: bytes | str) -> bytes | None:
+    """Return the one value that a query has for a key."""
+    row = tx.first(query, (key,))
+    return None if row is None else row[0]
+
+
+def list_threads(tx: Transaction, tenant: str | None, limit: int, before: tuple[int, str] | None) -> list[Any]:
+    """Return the rows of the threads that were updated last, of one tenant or of all.
+
+    There is no index over all tenants: the best of each are merged, and those of a further one are read only as far as
+    they can be among them.
+    """
+    updated, thread_id = before or (sys.maxsize, "")
+    best: list[Any] = []
+    for name in _tenants(tx) if tenant is None else (tenant,):
+        floor = best[-1][0] if len(best) >= limit > 0 else -sys.maxsize
+        best += tx.rows("list_tenant", (name, updated, thread_id, floor, limit))
+        best = nlargest(limit, best)
+    return tx.rows("read_threads", (apsw.carray(array("q", [row[2] for row in best])),)) if best else []
+
+
+def _tenants(tx: Transaction) -> Iterator[str]:
+    (name,) = tx.first("first_tenant")
+    while name is not None:
+        yield name
+        (name,) = tx.first("next_tenant", (name,))
+
+
+def stored_bytes(path: str) -> int:
+    """Return the size of a store's files."""
+    return sum(file.stat().st_size for file in (Path(path), Path(f"{path}-wal"), Path(f"{path}-shm")) if file.exists())

@@ -1,0 +1,264 @@
+"""The embedded store: everything in one SQLite file, for one process or for several on one machine.
+
+What a method did is synced to the disk before it returns. One thread writes, whatever is waiting in one transaction;
+another reads. After a crash the file holds every transaction that was acknowledged, and the others whole or not at all.
+A waiting thread costs its rows and stands in no index but the one that finds it.
+"""
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from hashlib import blake2b
+from typing import Any, Self, TypeVar
+
+from hibernaut.codec import decoder_of, pack, unpack
+from hibernaut.errors import StoreCorrupt, StoreError
+from hibernaut.kernel.commit import Blob, Effect, NewThread, SliceCommit
+from hibernaut.messages.inputs import Delivered, InputMessage, decode_input, encode_input, urgency
+from hibernaut.stores.protocol import Claim, EffectRow, EffectState, LogRow, Outcome, Owner, ThreadRow
+from hibernaut.stores.sqlite import reads, transactions
+from hibernaut.stores.sqlite.opening import Opened, open_file
+from hibernaut.stores.sqlite.reader import Reader
+from hibernaut.stores.sqlite.transaction import Transaction
+from hibernaut.stores.sqlite.transactions import STATUSES, DeadFinder, Digested, Granted, Letter, StoredMessage
+from hibernaut.stores.sqlite.writer import Writer
+
+logger = logging.getLogger(__name__)
+
+BUSY_TIMEOUT = 10_000
+"""Milliseconds that a write waits for other processes before it is refused as `StoreBusy`."""
+
+_STATES: tuple[EffectState, ...] = ("pending", "sent", "accepted")
+
+_effect_decoder = decoder_of(Effect)
+
+T = TypeVar("T")
+
+
+class SqliteStore:
+    """Keeps threads in one file. Made by `open`; belongs to the event loop on which it was opened."""
+
+    def __init__(self, opened: Opened, busy_timeout: int) -> None:
+        self.path = opened.path
+        self._hints: dict[object, Callable[[str, int], None]] = {}
+        self._writer = Writer(opened.writer, opened.path, busy_timeout / 1000, self._tell)
+        self._reader = Reader(opened.reader, opened.path, busy_timeout / 1000)
+        self._find_dead = DeadFinder()
+        self._secret = b""
+        self._seen: int | None = None
+        self._closing: asyncio.Task[None] | None = None
+
+    @classmethod
+    async def open(cls, path: str | os.PathLike[str], *, busy_timeout: int = BUSY_TIMEOUT) -> Self:
+        """Open the store in a file, making it when there is none; its directory must exist.
+
+        Raises:
+            StoreFormatTooNew: a newer version of Hibernaut has written it.
+            StoreCorrupt: it is damaged, or no store.
+            StoreError: it cannot be had, or is another program's.
+        """
+        opened = await asyncio.to_thread(open_file, path, busy_timeout)
+        store = cls(opened, busy_timeout)
+        await store.changed_elsewhere()
+        return store
+
+    @property
+    def transactions(self) -> int:
+        """Transactions that this store has made durable."""
+        return self._writer.transactions
+
+    async def create(self, threads: Sequence[NewThread], messages: Sequence[InputMessage], now: int) -> list[Outcome]:
+        threads, letters = tuple(threads), [_letter(message, now, now) for message in messages]
+        return await self._write(lambda tx: transactions.create(tx, threads, letters))
+
+    async def put(
+        self, messages: Sequence[InputMessage], now: int, *, due: int = 0, blobs: Sequence[Blob] = ()
+    ) -> list[Outcome]:
+        letters, blobs = [_letter(message, now, due or now) for message in messages], tuple(blobs)
+        return await self._write(lambda tx: transactions.put(tx, letters, blobs))
+
+    async def claim(self, owner: Owner, now: int, limit: int, *, threads: Sequence[str] | None = None) -> list[Claim]:
+        among = None if threads is None else tuple(threads)
+        granted: list[Granted] = await self._write(
+            lambda tx: transactions.claim(tx, owner, now, limit, among, self._find_dead), abandoned=self._give_back
+        )
+        return [_claim(one) for one in granted]
+
+    async def take(self, claim: Claim, now: int) -> tuple[Delivered, ...]:
+        return _delivered(await self._read(lambda tx: transactions.take(tx, claim, now)))
+
+    async def commit(self, claim: Claim, commit: SliceCommit, *, keep: bool = False) -> None:
+        digested = _digested(commit)
+        await self._write(lambda tx: transactions.commit(tx, claim, digested, keep=keep))
+
+    async def release(self, claim: Claim, not_before: int = 0) -> None:
+        await self._write(lambda tx: transactions.release(tx, claim, not_before))
+
+    async def beat(self, owner: Owner, now: int) -> None:
+        await self._write(lambda tx: transactions.beat(tx, owner, now))
+
+    async def leave(self, owner: Owner) -> None:
+        await self._write(lambda tx: transactions.leave(tx, owner))
+
+    async def start_effects(self, owner: Owner, request_ids: Sequence[str]) -> list[str]:
+        ids = tuple(request_ids)
+        return await self._write(lambda tx: transactions.start_effects(tx, owner, ids))
+
+    async def accept_effects(self, request_ids: Sequence[str]) -> None:
+        ids = tuple(request_ids)
+        await self._write(lambda tx: transactions.accept_effects(tx, ids))
+
+    async def settle_effects(self, request_ids: Sequence[str]) -> None:
+        ids = tuple(request_ids)
+        await self._write(lambda tx: transactions.settle_effects(tx, ids))
+
+    async def adopt_effects(self, owner: Owner, now: int, limit: int) -> list[EffectRow]:
+        rows = await self._write(lambda tx: transactions.adopt_effects(tx, owner, now, limit, self._find_dead))
+        return [_effect_row(row, owner.engine_id) for row in rows]
+
+    async def next_due(self, now: int) -> int | None:
+        return await self._read(lambda tx: reads.next_due(tx, now, self._find_dead))
+
+    async def read_head(self, thread_id: str) -> ThreadRow | None:
+        row = await self._read(lambda tx: tx.first("read_thread", (thread_id,)))
+        return None if row is None else _thread_row(row)
+
+    async def read_log(self, thread_id: str, after: int = 0, limit: int = 0) -> list[LogRow]:
+        return [LogRow(*row) for row in await self._read(lambda tx: reads.read_log(tx, thread_id, after, limit))]
+
+    async def read_inbox(self, thread_id: str) -> tuple[Delivered, ...]:
+        return _delivered(await self._read(lambda tx: reads.read_inbox(tx, thread_id)))
+
+    async def read_effects(self, thread_id: str | None = None) -> list[EffectRow]:
+        rows = await self._read(lambda tx: reads.read_effects(tx, thread_id))
+        return [_effect_row(row, row[4] or "") for row in rows]
+
+    async def read_config(self, digest: bytes) -> bytes | None:
+        return await self._read(lambda tx: reads.read_value(tx, "read_config", digest))
+
+    async def read_blob(self, digest: bytes) -> bytes | None:
+        return await self._read(lambda tx: reads.read_value(tx, "read_blob", digest))
+
+    async def list_threads(
+        self, tenant: str | None = None, *, limit: int = 100, before: tuple[int, str] | None = None
+    ) -> list[ThreadRow]:
+        rows = await self._read(lambda tx: reads.list_threads(tx, tenant, limit, before))
+        return [_thread_row(row) for row in rows]
+
+    async def secret(self) -> bytes:
+        if not self._secret:
+            secret = await self._read(lambda tx: reads.read_value(tx, "read_meta", "secret"))
+            if not secret:
+                raise StoreCorrupt(f"{self.path} has lost its secret; put back a copy of it")
+            self._secret = secret
+        return self._secret
+
+    async def stored_bytes(self) -> int:
+        return await self._read(lambda _: reads.stored_bytes(self.path))
+
+    def on_change(self, hint: Callable[[str, int], None]) -> Callable[[], None]:
+        key = object()
+        self._hints[key] = hint
+
+        def end() -> None:
+            self._hints.pop(key, None)
+
+        return end
+
+    async def changed_elsewhere(self) -> bool:
+        seen, self._seen = self._seen, await self._write(transactions.data_version, writes=False)
+        return seen != self._seen
+
+    async def close(self) -> None:
+        if self._closing is None:
+            self._closing = asyncio.create_task(self._close())
+        await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
+        await self._reader.close()
+        await self._writer.close()
+
+    async def _write(
+        self,
+        work: Callable[[Transaction], T],
+        *,
+        writes: bool = True,
+        abandoned: Callable[[T], None] | None = None,
+    ) -> T:
+        self._check_open()
+        return await self._writer.submit(work, writes=writes, abandoned=abandoned)
+
+    async def _read(self, read: Callable[[Transaction], T]) -> T:
+        self._check_open()
+        return await self._reader.submit(read)
+
+    def _check_open(self) -> None:
+        if self._closing is not None:
+            raise StoreError(f"the store {self.path} is closed")
+
+    def _give_back(self, granted: Iterable[Granted]) -> None:
+        """Release claims that nobody waited for: whoever asked for them was cancelled."""
+        if self._closing is not None:
+            return
+        for one in granted:
+            claim = _claim(one)
+            future = self._writer.submit(partial(transactions.release, claim=claim, not_before=0))
+            future.add_done_callback(_log_failure)
+
+    def _tell(self, thread_id: str, level: int) -> None:
+        for hint in tuple(self._hints.values()):
+            hint(thread_id, level)
+
+
+def _log_failure(future: "asyncio.Future[None]") -> None:
+    if not future.cancelled() and future.exception() is not None:
+        logger.warning("a claim that nobody waited for could not be given back", exc_info=future.exception())
+
+
+def _digest(message_id: str) -> bytes:
+    return blake2b(message_id.encode(), digest_size=16).digest()
+
+
+def _letter(message: InputMessage, now: int, due: int) -> Letter:
+    name, level = message.message_id, urgency(message.content)
+    return Letter(message.thread_id, name, _digest(name), level, due, now, encode_input(message))
+
+
+def _digested(commit: SliceCommit) -> Digested:
+    at = commit.at
+    return Digested(
+        commit,
+        [(name, _digest(name)) for name in commit.consumed],
+        [(name, _digest(name)) for name in commit.dropped],
+        [(name, _digest(name), moment) for name, moment in commit.deferred],
+        [_letter(out.message, at, out.due or at) for out in commit.outgoing],
+        [(effect.request_id, pack(effect)) for effect in commit.effects],
+    )
+
+
+def _claim(granted: Granted) -> Claim:
+    thread_id, token, tries, version, head, messages = granted
+    return Claim(thread_id, token, tries, version, head, _delivered(messages))
+
+
+def _delivered(rows: Iterable[StoredMessage]) -> tuple[Delivered, ...]:
+    return tuple([_read_message(*row) for row in rows])
+
+
+def _read_message(message_id: str, accepted: int, body: bytes) -> Delivered:
+    try:
+        return Delivered(message_id, accepted, decode_input(body))
+    except StoreCorrupt as problem:
+        return Delivered(message_id, accepted, None, str(problem))
+
+
+def _thread_row(row: Any) -> ThreadRow:
+    thread_id, tenant, status, head, created, updated, waiting = row
+    return ThreadRow(thread_id, tenant, STATUSES[status], head, created, updated, waiting)
+
+
+def _effect_row(row: Any, owner: str) -> EffectRow:
+    _, effect, thread_id, state, _, created = row
+    return EffectRow(unpack(effect, _effect_decoder, "an effect"), thread_id, _STATES[state], owner, created)

@@ -1,0 +1,39 @@
+"""What work on the store's file is written against."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import apsw
+
+from hibernaut.stores.queries import load_queries
+
+SQL = load_queries("sqlite")
+
+
+class Transaction:
+    """A way to run the named queries inside the transaction under way.
+
+    It uses one cursor, so a query ends the one before: rows are fetched at once.
+    """
+
+    __slots__ = ("_execute", "changes", "hints")
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self._execute = connection.cursor().execute
+        self.changes = connection.changes
+        """Return how many rows the last query that writes has changed."""
+        self.hints: list[tuple[str, int]] = []
+        """Threads that get something to do, and how urgent it is; told once the transaction is durable."""
+
+    def run(self, query: str, bindings: Sequence[Any] = ()) -> None:
+        """Run a query that returns nothing."""
+        self._execute(SQL[query], bindings)
+
+    def rows(self, query: str, bindings: Sequence[Any] = ()) -> list[Any]:
+        """Run a query and return its rows."""
+        return self._execute(SQL[query], bindings).fetchall()
+
+    def first(self, query: str, bindings: Sequence[Any] = ()) -> Any:
+        """Run a query and return its first row, or None."""
+        rows = self._execute(SQL[query], bindings).fetchall()
+        return rows[0] if rows else None

@@ -1,0 +1,154 @@
+"""A store that fails, or dies with its process, exactly where a test wants it to.
+
+Every transaction of a run has a number, from 1, in the order they begin. A run of the same scenario does the same
+transactions, so a sweep over the numbers meets every place where a process can die.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TypeVar
+
+import msgspec
+
+from hibernaut.errors import StoreError
+from hibernaut.kernel.commit import Blob, NewThread, SliceCommit
+from hibernaut.messages.inputs import Delivered, InputMessage
+from hibernaut.stores.protocol import Claim, EffectRow, LogRow, Outcome, Owner, Store, ThreadRow
+
+T = TypeVar("T")
+
+
+class SimulatedCrash(BaseException):
+    """The process has died. No code that runs in it may go on, so this is no `Exception`."""
+
+
+class FaultPlan(msgspec.Struct, frozen=True):
+    """Where a `FaultyStore` dies or fails."""
+
+    crash_at: int = 0
+    """Number of the operation at which the process dies; 0: at none."""
+    after: bool = False
+    """It dies when the operation was performed, instead of before; nobody hears of its result."""
+    fail_at: Mapping[int, StoreError] = {}
+    """Errors that are raised, once each, instead of performing the operation of that number."""
+    on_operation: Callable[[int, str], None] | None = None
+    """Called with the number and name of every operation at the moment at which the process would die at it."""
+
+
+class FaultyStore:
+    """Keeps threads in another store, and fails by plan."""
+
+    def __init__(self, inner: Store, plan: FaultPlan | None = None) -> None:
+        self._inner = inner
+        self._plan = plan or FaultPlan()
+        self._operations: list[str] = []
+        self._dead = False
+
+    @property
+    def operations(self) -> list[str]:
+        """The names of the operations so far, in the order they began."""
+        return list(self._operations)
+
+    async def create(self, threads: Sequence[NewThread], messages: Sequence[InputMessage], now: int) -> list[Outcome]:
+        return await self._perform("create", lambda: self._inner.create(threads, messages, now))
+
+    async def put(
+        self, messages: Sequence[InputMessage], now: int, *, due: int = 0, blobs: Sequence[Blob] = ()
+    ) -> list[Outcome]:
+        return await self._perform("put", lambda: self._inner.put(messages, now, due=due, blobs=blobs))
+
+    async def claim(self, owner: Owner, now: int, limit: int, *, threads: Sequence[str] | None = None) -> list[Claim]:
+        return await self._perform("claim", lambda: self._inner.claim(owner, now, limit, threads=threads))
+
+    async def take(self, claim: Claim, now: int) -> tuple[Delivered, ...]:
+        return await self._perform("take", lambda: self._inner.take(claim, now))
+
+    async def commit(self, claim: Claim, commit: SliceCommit, *, keep: bool = False) -> None:
+        await self._perform("commit", lambda: self._inner.commit(claim, commit, keep=keep))
+
+    async def release(self, claim: Claim, not_before: int = 0) -> None:
+        await self._perform("release", lambda: self._inner.release(claim, not_before))
+
+    async def beat(self, owner: Owner, now: int) -> None:
+        await self._perform("beat", lambda: self._inner.beat(owner, now))
+
+    async def leave(self, owner: Owner) -> None:
+        await self._perform("leave", lambda: self._inner.leave(owner))
+
+    async def start_effects(self, owner: Owner, request_ids: Sequence[str]) -> list[str]:
+        return await self._perform("start_effects", lambda: self._inner.start_effects(owner, request_ids))
+
+    async def accept_effects(self, request_ids: Sequence[str]) -> None:
+        await self._perform("accept_effects", lambda: self._inner.accept_effects(request_ids))
+
+    async def settle_effects(self, request_ids: Sequence[str]) -> None:
+        await self._perform("settle_effects", lambda: self._inner.settle_effects(request_ids))
+
+    async def adopt_effects(self, owner: Owner, now: int, limit: int) -> list[EffectRow]:
+        return await self._perform("adopt_effects", lambda: self._inner.adopt_effects(owner, now, limit))
+
+    async def next_due(self, now: int) -> int | None:
+        return await self._perform("next_due", lambda: self._inner.next_due(now))
+
+    async def read_head(self, thread_id: str) -> ThreadRow | None:
+        return await self._perform("read_head", lambda: self._inner.read_head(thread_id))
+
+    async def read_log(self, thread_id: str, after: int = 0, limit: int = 0) -> list[LogRow]:
+        return await self._perform("read_log", lambda: self._inner.read_log(thread_id, after, limit))
+
+    async def read_inbox(self, thread_id: str) -> tuple[Delivered, ...]:
+        return await self._perform("read_inbox", lambda: self._inner.read_inbox(thread_id))
+
+    async def read_effects(self, thread_id: str | None = None) -> list[EffectRow]:
+        return await self._perform("read_effects", lambda: self._inner.read_effects(thread_id))
+
+    async def read_config(self, digest: bytes) -> bytes | None:
+        return await self._perform("read_config", lambda: self._inner.read_config(digest))
+
+    async def read_blob(self, digest: bytes) -> bytes | None:
+        return await self._perform("read_blob", lambda: self._inner.read_blob(digest))
+
+    async def list_threads(
+        self, tenant: str | None = None, *, limit: int = 100, before: tuple[int, str] | None = None
+    ) -> list[ThreadRow]:
+        return await self._perform("list_threads", lambda: self._inner.list_threads(tenant, limit=limit, before=before))
+
+    async def stored_bytes(self) -> int:
+        return await self._perform("stored_bytes", self._inner.stored_bytes)
+
+    async def secret(self) -> bytes:
+        return await self._inner.secret()
+
+    def on_change(self, hint: Callable[[str, int], None]) -> Callable[[], None]:
+        return self._inner.on_change(hint)
+
+    async def changed_elsewhere(self) -> bool:
+        return await self._inner.changed_elsewhere()
+
+    async def close(self) -> None:
+        await self._inner.close()
+
+    async def _perform(self, name: str, operation: Callable[[], Awaitable[T]]) -> T:
+        self._stop_if_dead()
+        self._operations.append(name)
+        number, plan = len(self._operations), self._plan
+        if not plan.after:
+            self._reach(number, name)
+            self._stop_if_dead()
+        try:
+            if number in plan.fail_at:
+                raise plan.fail_at[number]
+            return await operation()
+        finally:
+            if plan.after:
+                self._reach(number, name)
+            self._stop_if_dead()  # it may also have died of another operation while this one was under way
+
+    def _reach(self, number: int, name: str) -> None:
+        if self._plan.on_operation is not None:
+            self._plan.on_operation(number, name)
+        if number == self._plan.crash_at:
+            self._dead = True
+
+    def _stop_if_dead(self) -> None:
+        if self._dead:
+            raise SimulatedCrash(f"the process died at operation {self._plan.crash_at}")
