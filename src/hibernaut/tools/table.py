@@ -1,0 +1,145 @@
+"""The tools of one thread: what the model is shown, and what becomes of each call it makes.
+
+A table is made from what the program has and what the thread was launched with. History is data: a tool that a thread
+names and the program no longer has is not in its table, and a call of it is refused like that of any unknown one.
+"""
+
+import difflib
+import functools
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from hibernaut.codec import pack, sha256
+from hibernaut.errors import MalformedInput, ToolDefinitionError
+from hibernaut.kernel.fold import Judged, Refusal, Rest, Run, Settled
+from hibernaut.messages.parts import plain_text
+from hibernaut.messages.text import clean, shorten
+from hibernaut.models.protocol import ToolSpec
+from hibernaut.tools.arguments import canonical, parse_arguments
+from hibernaut.tools.builtin import BUILT_IN, Now
+from hibernaut.tools.results import failure
+from hibernaut.tools.schema import ToolSignature, signature_of
+from hibernaut.tools.tool import AnyTool, is_reserved
+
+MOST_NAMED = 20
+"""Tools that a refusal names."""
+
+_SHOWN_NAME = 64
+
+
+class _Entry(msgspec.Struct, frozen=True):
+    """A tool that may be called: it is run, or (a built-in one) says itself what becomes of the call."""
+
+    spec: ToolSpec
+    signature: ToolSignature
+    where: str
+    verdict: Run | Callable[..., Rest | Settled | Refusal]
+
+    def judge(self, values: dict[str, Any], now: int) -> Run | Rest | Settled | Refusal:
+        """Say what becomes of a call with these arguments."""
+        try:
+            keywords = self.signature.decode(values)
+        except MalformedInput as error:
+            return Refusal(f"Not run. {error}")
+        except Exception as error:  # noqa: BLE001  # types of the program convert and check values with code of their own
+            return Refusal(f"Not run: the arguments do not fit. {plain_text(failure(error).content)}")
+        if isinstance(self.verdict, Run):
+            return self.verdict
+        if self.signature.context_parameter:
+            keywords[self.signature.context_parameter] = Now(now)
+        return self.verdict(**keywords)
+
+
+class ToolTable:
+    """The tools of a thread; a `CallJudge`.
+
+    Args:
+        tools: What the program has.
+        names: What the thread was launched with, in the order that the model is shown; None for all.
+        authority: Patterns of the names that the thread may use, in which `*` stands for anything. The built-in tools
+            do nothing outside of the thread and need none.
+        builtins: Whether the thread has the built-in tools. They are shown after its own.
+
+    Raises:
+        ToolDefinitionError: two tools have one name.
+    """
+
+    __slots__ = ("_denied", "_entries", "digest", "missing", "specs")
+
+    def __init__(
+        self,
+        tools: Sequence[AnyTool],
+        names: Sequence[str] | None = None,
+        authority: Sequence[str] = ("*",),
+        *,
+        builtins: bool = True,
+    ) -> None:
+        built_in = _built_in() if builtins else {}
+        own: dict[str, _Entry] = {}
+        for tool in tools:
+            entry = _entry_of(tool)
+            if (other := own.get(tool.name) or built_in.get(tool.name)) is not None:
+                raise ToolDefinitionError(
+                    f"two tools are called {tool.name!r}, {other.where} and {entry.where}: "
+                    "give one of them another name with @tool(name=...)"
+                )
+            own[tool.name] = entry
+        wanted = list(own) if names is None else list(dict.fromkeys(names))
+        allowed = re.compile("|".join(map(_as_expression, authority)) or "(?!)", re.DOTALL)
+        held = [name for name in wanted if name in own]
+        self._denied = frozenset(name for name in held if not allowed.fullmatch(name))
+        self._entries = {name: own[name] for name in held if name not in self._denied} | built_in
+        self.missing = tuple(name for name in wanted if name not in own and name not in built_in)
+        """Names that the thread was launched with and the program does not have."""
+        self.specs = tuple(entry.spec for entry in self._entries.values())
+        """What the model is shown, in order."""
+        self.digest = sha256(pack(self.specs))
+        """SHA-256 over `specs`."""
+
+    def judge(self, tool: str, arguments: str, now: int) -> Judged:
+        """Say what becomes of a call. Whatever the model wrote, it gets an answer."""
+        entry = self._entries.get(tool)
+        try:
+            values = parse_arguments(arguments)
+        except MalformedInput as error:
+            return Judged(Refusal(f"Not run. {error}") if entry else self._refuse(tool))
+        verdict = entry.judge(values, now) if entry else self._refuse(tool)
+        return Judged(verdict, canonical(values))
+
+    def _refuse(self, tool: str) -> Refusal:
+        name = clean(shorten(tool, _SHOWN_NAME))
+        if is_reserved(tool):
+            return Refusal(f"Not run: {name} is a name of the runtime, which nobody can call.")
+        reason = f"this thread may not use {name}" if tool in self._denied else f"there is no tool named {name}"
+        return Refusal(f"Not run: {reason}. {self._available(name)}")
+
+    def _available(self, name: str) -> str:
+        names = list(self._entries)
+        if not names:
+            return "There are no tools."
+        close = difflib.get_close_matches(name, names, n=3)
+        shown = list(dict.fromkeys([*close, *names]))[:MOST_NAMED]
+        more = f" and {len(names) - len(shown)} more" if len(names) > len(shown) else ""
+        return f"There are: {', '.join(shown)}{more}."
+
+
+def _as_expression(pattern: str) -> str:
+    return ".*".join(map(re.escape, pattern.split("*")))
+
+
+def _entry_of(tool: AnyTool) -> _Entry:
+    spec = ToolSpec(tool.name, tool.description, tool.parameters)
+    return _Entry(spec, tool.signature, tool.where, Run(tool.mode, tool.deadline, tool.passive))
+
+
+@functools.cache
+def _built_in() -> dict[str, _Entry]:
+    entries: dict[str, _Entry] = {}
+    for function in BUILT_IN:
+        signature = signature_of(function, context_type=Now)
+        spec = ToolSpec(signature.name, signature.description, signature.parameters)
+        entries[spec.name] = _Entry(spec, signature, f"the built-in {spec.name}", function)
+    return entries
