@@ -1,0 +1,63 @@
+"""A runtime for agents that wait: between two messages an agent is nothing but its stored conversation."""
+
+import typing
+
+if typing.TYPE_CHECKING:
+    from hibernaut.errors import HibernautError, ToolError
+    from hibernaut.kernel.limits import ThreadOptions
+    from hibernaut.messages.parts import Image, Text
+    from hibernaut.models.scripted import ScriptedModel
+    from hibernaut.system import AgentSystem, ThreadHandle, ThreadState
+    from hibernaut.tools.context import Deferred, ToolContext
+    from hibernaut.tools.tool import tool
+
+    __version__: str
+
+__all__ = [
+    "AgentSystem",
+    "Deferred",
+    "HibernautError",
+    "Image",
+    "ScriptedModel",
+    "Text",
+    "ThreadHandle",
+    "ThreadOptions",
+    "ThreadState",
+    "ToolContext",
+    "ToolError",
+    "tool",
+]
+
+_HOMES = {
+    "AgentSystem": "hibernaut.system",
+    "Deferred": "hibernaut.tools.context",
+    "HibernautError": "hibernaut.errors",
+    "Image": "hibernaut.messages.parts",
+    "ScriptedModel": "hibernaut.models.scripted",
+    "Text": "hibernaut.messages.parts",
+    "ThreadHandle": "hibernaut.system",
+    "ThreadOptions": "hibernaut.kernel.limits",
+    "ThreadState": "hibernaut.system",
+    "ToolContext": "hibernaut.tools.context",
+    "ToolError": "hibernaut.errors",
+    "tool": "hibernaut.tools.tool",
+}
+"""Where each public name is; it is imported when it is first used, so that a part can be had without the rest."""
+
+if not typing.TYPE_CHECKING:
+
+    def __getattr__(name: str) -> typing.Any:
+        if name == "__version__":
+            from hibernaut.version import build  # noqa: PLC0415  # reading the metadata is slow and seldom needed
+
+            return build()
+        if name not in _HOMES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        import importlib  # noqa: PLC0415  # a name of the package would be public
+
+        value = getattr(importlib.import_module(_HOMES[name]), name)
+        globals()[name] = value
+        return value
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__})

@@ -1,0 +1,92 @@
+"""What every engine is made of: the parts that run slices and tools, put together on one store."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+
+from hibernaut.clock import Clock
+from hibernaut.engine.dispatcher import Dispatcher
+from hibernaut.engine.launches import Launches
+from hibernaut.engine.live import LiveFeed
+from hibernaut.engine.slice import SliceRunner
+from hibernaut.errors import StaleClaim, StoreError
+from hibernaut.models.protocol import ModelSource
+from hibernaut.stores.protocol import Claim, Owner, Store
+from hibernaut.tools.tool import AnyTool
+
+logger = logging.getLogger(__name__)
+
+FAILED_SLICE_PAUSE = 1_000
+"""Milliseconds before a thread whose slice came to nothing is tried again, doubled for every further time."""
+
+ADOPT_AT_ONCE = 100
+"""Orphaned effects that are taken over in one transaction."""
+
+
+class Engine:
+    """Runs claimed slices to their end and keeps their failures from hurting anybody else."""
+
+    def __init__(
+        self,
+        store: Store,
+        owner: Owner,
+        tools: Mapping[str, AnyTool],
+        models: ModelSource,
+        feed: LiveFeed,
+        clock: Clock,
+        tasks: asyncio.TaskGroup,
+        *,
+        keeps: bool,
+        note_due: Callable[[int], None] = lambda due: None,
+        on_rest: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.store = store
+        self.owner = owner
+        self.clock = clock
+        self.dispatcher = Dispatcher(store, owner, tools, feed, clock, tasks, keeps=keeps, on_rest=on_rest)
+        self.runner = SliceRunner(store, Launches(store, tools), models, self.dispatcher, feed, clock, note_due)
+        self._note_due = note_due
+        self._unreleased: list[tuple[Claim, int]] = []
+
+    async def slice(self, claim: Claim, streaming: Callable[[str], None] | None = None) -> None:
+        """Run a claimed slice. Whatever goes wrong with it stays with its thread."""
+        try:
+            await self.runner.run(claim, streaming)
+        except StaleClaim:
+            logger.info("thread %s was taken over by another engine", claim.thread_id)
+        except StoreError:
+            logger.exception("the store failed in a slice of thread %s", claim.thread_id)
+            await self._give_back(claim)
+        except Exception:
+            # One thread's defect must not end the engine: it is tried again a bounded number of times, then parked.
+            logger.exception("a slice of thread %s failed", claim.thread_id)
+            await self._give_back(claim)
+
+    async def _give_back(self, claim: Claim) -> None:
+        pause = FAILED_SLICE_PAUSE << min(claim.tries - 1, 6)
+        not_before = self.clock.now() + pause
+        try:
+            await self.store.release(claim, not_before)
+            self._note_due(not_before)
+        except StoreError:
+            logger.exception("thread %s could not be given back; trying again", claim.thread_id)
+            self._unreleased.append((claim, not_before))
+
+    async def upkeep(self) -> None:
+        """Give back what could not be given back, take over what the dead left, and say that this engine lives."""
+        await self.store.beat(self.owner, self.clock.now())
+        while self._unreleased:
+            claim, not_before = self._unreleased[-1]
+            await self.store.release(claim, not_before)
+            self._note_due(not_before)
+            self._unreleased.pop()
+        await self.adopt()
+
+    async def adopt(self) -> None:
+        """Take over the effects of engines that died."""
+        while True:
+            rows = await self.store.adopt_effects(self.owner, self.clock.now(), ADOPT_AT_ONCE)
+            for row in rows:
+                await self.dispatcher.settle_orphan(row)
+            if len(rows) < ADOPT_AT_ONCE:
+                return

@@ -1,0 +1,242 @@
+"""What is happening right now: turns being streamed, and who watches.
+
+Observers pull. Each has only a cursor; when something moves it reads what follows, from the store or from the turn that
+is being made. So a slow observer holds nothing up, and one that comes back misses nothing and sees nothing twice.
+"""
+
+import asyncio
+from collections import defaultdict, deque
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import contextmanager
+
+from msgspec.structs import replace
+
+from hibernaut.kernel.feed import event_of, rest_of, stored_events, units
+from hibernaut.kernel.receipt import decode_receipt
+from hibernaut.messages.events import (
+    AgentEvent,
+    CompletionStarted,
+    Cursor,
+    TextChunk,
+    ThinkingChunk,
+    ToolProgress,
+    TurnDiscarded,
+)
+from hibernaut.messages.items import Item, decode_page
+from hibernaut.messages.stream import StreamPiece, TextDelta, ThinkingDelta
+from hibernaut.messages.text import clean
+from hibernaut.stores.protocol import Store
+
+LOG_ROWS = 64
+"""Commits that an observer reads at a time."""
+
+PROGRESS_KEPT = 256
+"""Progress reports that wait for a slow observer; the oldest give way."""
+
+
+class LiveTurn:
+    """A turn that is being streamed, as observers see it. `version` is the head version before it.
+
+    The stream only appends to `pieces`; events are made when somebody looks.
+    """
+
+    __slots__ = ("_blank", "_items", "_read", "attempt", "entries", "pieces", "thread_id", "version")
+
+    def __init__(self, thread_id: str, version: int, attempt: int, items: Sequence[Item]) -> None:
+        self.thread_id = thread_id
+        self.version = version
+        self.attempt = attempt
+        self.pieces: list[StreamPiece] = []
+        self.entries: list[AgentEvent] = []
+        """What observers see: what came in, then what the model says."""
+        self._items = tuple(items)
+        self._read = 0
+        self._blank = ""
+
+    def catch_up(self) -> None:
+        """Turn the pieces that came since the last look into entries."""
+        if not self.entries:
+            events = [event_of(self.thread_id, item) for item in self._items]
+            self.entries += [event for event in events if event is not None]
+            self.entries.append(CompletionStarted(thread_id=self.thread_id))
+        while self._read < len(self.pieces):
+            self._take(self.pieces[self._read])
+            self._read += 1
+
+    def _take(self, piece: StreamPiece) -> None:
+        if isinstance(piece, ThinkingDelta):
+            self.entries.append(ThinkingChunk(thread_id=self.thread_id, text=piece.text))
+        elif not isinstance(piece, TextDelta):
+            self._blank = ""
+        elif piece.text:
+            text = clean(piece.text)
+            if self._blank or not isinstance(self.entries[-1], TextChunk):
+                # A blank text is not stored, so white space waits for what follows it in the same part.
+                text, self._blank = self._blank + text, ""
+                if text.isspace():
+                    self._blank = text
+                    return
+            self.entries.append(TextChunk(thread_id=self.thread_id, text=text))
+
+
+class Observer:
+    """One reader of one thread."""
+
+    __slots__ = ("cursor", "entry", "moved", "progress")
+
+    def __init__(self, cursor: Cursor) -> None:
+        self.cursor = cursor
+        self.moved = asyncio.Event()
+        self.progress: deque[AgentEvent] = deque(maxlen=PROGRESS_KEPT)
+        self.entry = 0
+        """Entries of the live turn that were seen."""
+
+
+class LiveFeed:
+    """Hands events to observers."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.observers: defaultdict[str, set[Observer]] = defaultdict(set)
+        """Who watches, by thread; empty when nobody does."""
+        self._turns: dict[str, LiveTurn] = {}
+        self._over = False
+
+    # From the engine
+
+    def begin(self, turn: LiveTurn) -> None:
+        """Show a turn that begins to stream."""
+        self._turns[turn.thread_id] = turn
+        self.moved(turn.thread_id)
+
+    def end(self, thread_id: str) -> None:
+        """Show no more of the turn that was streaming: it is stored, or given up."""
+        self._turns.pop(thread_id, None)
+
+    def moved(self, thread_id: str) -> None:
+        """Tell observers that there is something new to read in a thread."""
+        observers = self.observers.get(thread_id)
+        if observers:
+            for observer in observers:
+                observer.moved.set()
+
+    def moved_elsewhere(self) -> None:
+        """Tell all observers: another process wrote, anything may be new."""
+        for thread_id in self.observers:
+            self.moved(thread_id)
+
+    def progress(self, event: ToolProgress) -> None:
+        """Show how far a tool is."""
+        for observer in self.observers.get(event.thread_id, ()):
+            observer.progress.append(event)
+            observer.moved.set()
+
+    def close(self) -> None:
+        """End all observers once they have read what is there."""
+        self._over = True
+        self.moved_elsewhere()
+
+    # To observers
+
+    def watched(self, thread_id: str) -> bool:
+        """Tell whether anybody watches a thread."""
+        return thread_id in self.observers
+
+    async def events(self, thread_id: str, after: str = "", *, follow: bool = True) -> AsyncIterator[AgentEvent]:
+        """Yield what happened after a cursor, then (with `follow`) what happens until the feed is closed."""
+        with self._observe(thread_id, Cursor.parse(after)) as observer:
+            while True:
+                observer.moved.clear()
+                closing = self._over or not follow
+                async for event in self._pull(thread_id, observer):
+                    yield event
+                if closing:
+                    return
+                await observer.moved.wait()
+
+    @contextmanager
+    def watch(self, thread_id: str) -> Iterator[asyncio.Event]:
+        """Give an event that is set whenever a thread may have moved."""
+        with self._observe(thread_id, Cursor()) as observer:
+            yield observer.moved
+
+    @contextmanager
+    def _observe(self, thread_id: str, cursor: Cursor) -> Iterator[Observer]:
+        observer = Observer(cursor)
+        self.observers[thread_id].add(observer)
+        try:
+            yield observer
+        finally:
+            self.observers[thread_id].discard(observer)
+            if not self.observers[thread_id]:
+                del self.observers[thread_id]
+
+    async def _pull(self, thread_id: str, observer: Observer) -> AsyncIterator[AgentEvent]:
+        streamed = thread_id in self._turns
+        while True:
+            rows = await self._store.read_log(thread_id, self._from(observer), LOG_ROWS)
+            for row in rows:
+                receipt = decode_receipt(row.receipt)
+                events = stored_events(thread_id, decode_page(row.page), receipt)
+                cursor = observer.cursor
+                if cursor.attempt and (receipt.attempt != cursor.attempt or receipt.turn == "failed"):
+                    yield self._discard(thread_id, observer)
+                    cursor = observer.cursor
+                rest = iter(events[cursor.index :]) if cursor.version == row.version else rest_of(events, cursor.seen)
+                for event in rest:
+                    observer.cursor = Cursor.parse(event.cursor)
+                    yield event
+                observer.cursor = Cursor(row.version)
+                observer.entry = 0
+            if len(rows) < LOG_ROWS:
+                break
+        while observer.progress:
+            yield observer.progress.popleft()
+        if observer.cursor.attempt and not streamed and thread_id not in self._turns:
+            yield self._discard(thread_id, observer)
+        for event in self._pull_live(thread_id, observer):
+            yield event
+
+    def _from(self, observer: Observer) -> int:
+        """Return the version after which rows must be read: inside a commit, that commit is read again."""
+        cursor = observer.cursor
+        return cursor.version - 1 if cursor.index and not cursor.attempt else cursor.version
+
+    def _pull_live(self, thread_id: str, observer: Observer) -> Iterator[AgentEvent]:
+        turn = self._turns.get(thread_id)
+        if turn is None or turn.version != observer.cursor.version:
+            return
+        turn.catch_up()
+        if observer.cursor.attempt and observer.cursor.attempt != turn.attempt:
+            yield self._discard(thread_id, observer)
+        if not observer.entry and observer.cursor.seen:
+            observer.entry = _entry_at(turn, observer.cursor.seen)
+        seen = observer.cursor.seen
+        while observer.entry < len(turn.entries):
+            event = turn.entries[observer.entry]
+            observer.entry += 1
+            if isinstance(event, TextChunk):
+                pieces = [event.text]
+                while observer.entry < len(turn.entries) and isinstance(turn.entries[observer.entry], TextChunk):
+                    pieces.append(turn.entries[observer.entry].text)  # type: ignore[attr-defined]
+                    observer.entry += 1
+                event = TextChunk(thread_id=thread_id, text="".join(pieces))
+            if not isinstance(event, ThinkingChunk):
+                seen += units(event)
+            observer.cursor = Cursor(turn.version, 0, turn.attempt, seen)
+            yield replace(event, cursor=str(observer.cursor))
+
+    def _discard(self, thread_id: str, observer: Observer) -> AgentEvent:
+        observer.cursor = Cursor(observer.cursor.version)
+        observer.entry = 0
+        return TurnDiscarded(thread_id=thread_id, cursor=str(observer.cursor))
+
+
+def _entry_at(turn: LiveTurn, seen: int) -> int:
+    """Return the entry that follows `seen` units."""
+    for position, event in enumerate(turn.entries):
+        if seen <= 0:
+            return position
+        if not isinstance(event, ThinkingChunk):
+            seen -= units(event)
+    return len(turn.entries)

@@ -1,0 +1,267 @@
+"""The resident engine: claims ready threads of one store and runs their slices, many at a time."""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+
+from hibernaut.clock import Clock
+from hibernaut.engine.core import Engine
+from hibernaut.engine.live import LiveFeed
+from hibernaut.errors import StoreError
+from hibernaut.messages.inputs import USER, Command, Delivered, UserText
+from hibernaut.models.protocol import ModelSource
+from hibernaut.stores.protocol import DEAD_AFTER, Claim, Owner, Store
+from hibernaut.tools.tool import AnyTool
+
+logger = logging.getLogger(__name__)
+
+MAX_SLICES = 512
+"""Slices that run at the same time."""
+
+UPKEEP_EVERY = DEAD_AFTER // 5
+"""Milliseconds between two signs of life."""
+
+LOOK_EVERY = 100
+"""Milliseconds between two looks at whether another process wrote to the store."""
+
+LONGEST_NAP = 30_000
+"""Milliseconds that the engine sleeps at most: after a suspend, threads wake at most so late."""
+
+CLAIM_PAUSE = 1_000
+"""Milliseconds before a store that failed is asked for ready threads again."""
+
+REST_AFTER = 1_000
+"""Milliseconds without any work after which decoded transcripts are dropped."""
+
+DRAIN = 10_000
+"""Milliseconds that a graceful stop leaves to running slices."""
+
+
+_INTERRUPTING = ("stop", "close", "park")
+
+
+class LocalEngine:
+    """Runs until it is stopped.
+
+    `run` returns after `stop`: no new slice begins, running ones have `DRAIN` to end, running tools are cancelled and
+    their calls answered so. Cancelling `run` is the ungraceful way, and loses nothing either.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        owner: Owner,
+        tools: Mapping[str, AnyTool],
+        models: ModelSource,
+        feed: LiveFeed,
+        clock: Clock,
+        *,
+        max_slices: int = MAX_SLICES,
+    ) -> None:
+        self._store = store
+        self._owner = owner
+        self._tools = tools
+        self._models = models
+        self._feed = feed
+        self._clock = clock
+        self._max_slices = max_slices
+        self._slices: dict[str, asyncio.Task[None]] = {}
+        self._poked: set[str] = set()
+        self._worked = 0
+        self._wake = asyncio.Event()
+        self._quiet = asyncio.Event()
+        self._stopping = asyncio.Event()
+        self._alarm: asyncio.Task[None] | None = None
+        self._alarm_due = 0
+        self._started = asyncio.Event()
+        self._engine: Engine | None = None
+        self._group: asyncio.TaskGroup | None = None
+
+    @property
+    def engine(self) -> Engine:
+        """The parts it is made of, once it runs."""
+        if self._engine is None:
+            raise RuntimeError("the engine does not run")
+        return self._engine
+
+    async def started(self) -> None:
+        """Return when the engine has taken over what was left and claims threads."""
+        await self._started.wait()
+
+    def stop(self) -> None:
+        """Begin a graceful stop."""
+        self._stopping.set()
+        self._wake.set()
+
+    async def wait_quiet(self) -> None:
+        """Return when no slice and no tool runs and no thread is ready."""
+        while True:
+            self._wake.set()
+            self._quiet.clear()
+            await self._quiet.wait()
+            if not self.engine.dispatcher.running and not self._slices and not self._wake.is_set():
+                return
+
+    async def run(self) -> None:
+        """Run until `stop`."""
+        end_hints = self._store.on_change(self._hint)
+        try:
+            async with asyncio.TaskGroup() as group:
+                self._group = group
+                self._engine = Engine(
+                    self._store,
+                    self._owner,
+                    self._tools,
+                    self._models,
+                    self._feed,
+                    self._clock,
+                    group,
+                    keeps=True,
+                    note_due=self._set_alarm,
+                    on_rest=self._wake.set,
+                )
+                await self._engine.upkeep()
+                await self._look_ahead()
+                upkeep = [group.create_task(self._keep_up()), group.create_task(self._look_around())]
+                self._started.set()
+                await self._claim_until_stopped(group)
+                await self._wind_down(group)
+                for task in [*upkeep, self._alarm]:
+                    if task is not None:
+                        task.cancel()
+        finally:
+            end_hints()
+            self._group = None
+        await self._store.leave(self._owner)
+
+    # Claiming
+
+    async def _claim_until_stopped(self, group: asyncio.TaskGroup) -> None:
+        while not self._stopping.is_set():
+            self._wake.clear()
+            free = self._max_slices - len(self._slices)
+            claims = await self._claim(free) if free else []
+            for claim in claims:
+                self._slices[claim.thread_id] = group.create_task(self._slice(claim))
+            if len(claims) == free and free:
+                continue
+            if not self._wake.is_set() and not self._slices and not self.engine.dispatcher.running:
+                self._quiet.set()
+            await self._wake.wait()
+
+    async def _claim(self, limit: int) -> list[Claim]:
+        try:
+            return await self._store.claim(self._owner, self._clock.now(), limit)
+        except StoreError:
+            logger.exception("ready threads could not be claimed; trying again")
+            self._set_alarm(self._clock.now() + CLAIM_PAUSE)
+            return []
+
+    async def _slice(self, claim: Claim) -> None:
+        try:
+            await self.engine.slice(claim, self._streaming)
+        finally:
+            del self._slices[claim.thread_id]
+            self._poked.discard(claim.thread_id)
+            self._worked = self._clock.now()
+            self._wake.set()
+
+    def _hint(self, thread_id: str, urgency: int) -> None:
+        if thread_id not in self._slices:
+            self._wake.set()
+        elif urgency == USER:
+            self._poked.add(thread_id)
+            self._streaming(thread_id)
+
+    async def _wind_down(self, group: asyncio.TaskGroup) -> None:
+        if self._slices:
+            drained = group.create_task(self._clock.sleep(DRAIN))
+            while self._slices and not drained.done():
+                await asyncio.wait([drained, *self._slices.values()], return_when=asyncio.FIRST_COMPLETED)
+            drained.cancel()
+            for task in self._slices.values():
+                task.cancel()
+        self.engine.dispatcher.shut_down()
+        await self.engine.dispatcher.join()
+
+    # Interrupting
+
+    def _streaming(self, thread_id: str) -> None:
+        """Look whether a thread that streams was spoken to since it was claimed, and whether that interrupts it."""
+        if self._group is not None and thread_id in self._poked and thread_id in self.engine.runner.streams:
+            self._poked.discard(thread_id)
+            self._group.create_task(self._interrupt_if_asked(thread_id))
+
+    async def _interrupt_if_asked(self, thread_id: str) -> None:
+        stream = self.engine.runner.streams.get(thread_id)
+        try:
+            waiting = await self._store.read_inbox(thread_id)
+        except StoreError:
+            logger.exception("the inbox of thread %s could not be read", thread_id)
+            return
+        if stream is not None and any(_interrupts(one) for one in waiting if one.message_id not in stream.inputs):
+            stream.stop("interrupted")
+
+    # Time
+
+    def _set_alarm(self, due: int) -> None:
+        if due and (self._alarm is None or due < self._alarm_due) and self._group is not None:
+            if self._alarm is not None:
+                self._alarm.cancel()
+            self._alarm_due = due
+            self._alarm = self._group.create_task(self._ring(due))
+
+    async def _ring(self, due: int) -> None:
+        while (left := due - self._clock.now()) > 0:
+            await self._clock.sleep(min(left, LONGEST_NAP))
+        self._alarm = None
+        self._wake.set()
+        await self._look_ahead()
+
+    async def _look_ahead(self) -> None:
+        """Set the alarm for the next thread that becomes ready by time alone."""
+        try:
+            due = await self._store.next_due(self._clock.now())
+        except StoreError:
+            logger.exception("due times could not be read; trying again")
+            due = self._clock.now() + CLAIM_PAUSE
+        if due is not None:
+            self._set_alarm(due)
+
+    async def _keep_up(self) -> None:
+        while True:
+            await self._clock.sleep(UPKEEP_EVERY)
+            try:
+                await self.engine.upkeep()
+            except StoreError:
+                logger.exception("upkeep failed; trying again in %d s", UPKEEP_EVERY // 1_000)
+
+    async def _look_around(self) -> None:
+        """Notice what other processes wrote, streams that stalled, and that there is nothing to do."""
+        while True:
+            await self._clock.sleep(LOOK_EVERY)
+            now = self._clock.now()
+            runner = self.engine.runner
+            for stream in runner.streams.values():
+                stream.look(now)
+            if not self._slices and now - self._worked > REST_AFTER:
+                runner.transcripts.clear()
+            try:
+                if await self._store.changed_elsewhere():
+                    await self._heed_others()
+            except StoreError:
+                logger.exception("the store could not be looked at; trying again")
+
+    async def _heed_others(self) -> None:
+        self._wake.set()
+        self._feed.moved_elsewhere()
+        self._poked.update(self.engine.runner.streams)
+        for thread_id in list(self.engine.runner.streams):
+            self._streaming(thread_id)
+        await self.engine.dispatcher.heed_cancellations()
+        await self._look_ahead()
+
+
+def _interrupts(delivered: Delivered) -> bool:
+    content = delivered.message.content if delivered.message else None
+    return isinstance(content, UserText) or (isinstance(content, Command) and content.action in _INTERRUPTING)

@@ -1,0 +1,238 @@
+"""One slice: load, ask the model, commit, dispatch at most what it may, end. The same code in every engine."""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import aclosing
+
+import msgspec
+from msgspec.structs import replace
+
+from hibernaut.clock import Clock
+from hibernaut.codec import sha256
+from hibernaut.engine.dispatcher import Dispatcher, Work
+from hibernaut.engine.images import fit_images
+from hibernaut.engine.launches import Launch, Launches
+from hibernaut.engine.live import LiveFeed, LiveTurn
+from hibernaut.engine.transcripts import HotTranscript, Transcripts
+from hibernaut.errors import ConfigurationError, ModelError
+from hibernaut.kernel.commit import Effect
+from hibernaut.kernel.draft import Draft
+from hibernaut.kernel.fold import Failure, fold_failure, fold_interrupted, fold_turn
+from hibernaut.kernel.head import decode_head
+from hibernaut.kernel.prepare import prepare
+from hibernaut.kernel.seal import NOT_ASKED, Asked, seal
+from hibernaut.kernel.turn import TurnBuffer
+from hibernaut.messages.inputs import Delivered
+from hibernaut.messages.items import encode_page
+from hibernaut.messages.stream import StreamPiece
+from hibernaut.models.errors import ConnectionLost, Refused
+from hibernaut.models.protocol import ModelRequest, ModelSource
+from hibernaut.stores.protocol import Claim, Store
+from hibernaut.version import build
+
+logger = logging.getLogger(__name__)
+
+MAX_TRIES = 5
+"""Claims of a thread that may come to nothing in a row before it is parked."""
+
+STALLED_AFTER = 120_000
+"""Milliseconds without a piece of the answer after which a stream counts as broken."""
+
+
+class LiveStream:
+    """A completion that is under way, for those who may have to stop it."""
+
+    __slots__ = ("_counted", "_moved", "_pieces", "_scope", "inputs", "reason")
+
+    def __init__(
+        self, scope: asyncio.Timeout, pieces: Sequence[StreamPiece], now: int, inputs: frozenset[str]
+    ) -> None:
+        self._scope = scope
+        self._pieces = pieces
+        self._counted = 0
+        self._moved = now
+        self.inputs = inputs
+        """Message ids of the inputs that it answers: they do not interrupt it."""
+        self.reason = ""
+
+    def look(self, now: int) -> None:
+        """Stop the stream if no piece has come for too long. To be called every now and then: a piece costs nothing."""
+        if len(self._pieces) != self._counted:
+            self._counted, self._moved = len(self._pieces), now
+        elif now - self._moved > STALLED_AFTER:
+            self.stop("stalled")
+
+    def stop(self, reason: str) -> None:
+        """End the stream: "interrupted" keeps its visible text, "stalled" is a failure."""
+        if not self.reason:
+            self.reason = reason
+            self._scope.reschedule(0)
+
+
+class _Round(msgspec.Struct):
+    """What one round found out on the way to its commit."""
+
+    asked: Asked = NOT_ASKED
+    hot: HotTranscript | None = None
+    known: int = 0
+    """Items of the draft that the transcript has already."""
+
+
+class SliceRunner:
+    """Runs slices. All it keeps of a thread is what a cache may lose."""
+
+    def __init__(
+        self,
+        store: Store,
+        launches: Launches,
+        models: ModelSource,
+        dispatcher: Dispatcher,
+        feed: LiveFeed,
+        clock: Clock,
+        note_due: Callable[[int], None],
+    ) -> None:
+        self._store = store
+        self._launches = launches
+        self._models = models
+        self._dispatcher = dispatcher
+        self._feed = feed
+        self._clock = clock
+        self._note_due = note_due
+        self.transcripts = Transcripts(store)
+        self.streams: dict[str, LiveStream] = {}
+        """Completions under way, by thread."""
+        self.completions = 0
+        """Turns that were completed and stored."""
+
+    async def run(self, claim: Claim, streaming: Callable[[str], None] | None = None) -> None:
+        """Run the slice that a claim stands for; `streaming` is told whenever a completion is under way.
+
+        Raises:
+            StoreError: the store did not take it. Nothing changed that the next claim would not do again.
+        """
+        try:
+            await self._slice(claim, streaming)
+        except BaseException:
+            self.transcripts.drop(claim.thread_id)
+            raise
+        finally:
+            self._feed.end(claim.thread_id)
+
+    async def _slice(self, claim: Claim, streaming: Callable[[str], None] | None) -> None:
+        loaded = decode_head(claim.head)
+        head = loaded.head
+        launch = await self._launches.get(head.config)
+        inputs: Sequence[Delivered] = claim.messages
+        rounds = launch.config.options.max_rounds
+        for number in range(1, rounds + 1):
+            started = self._clock.now()
+            draft = prepare(head, inputs, launch.config.options, started)
+            if claim.tries > MAX_TRIES and head.status == "open":
+                draft.park(f"{claim.tries - 1} slices in a row came to nothing; the engine's log says why")
+            one = _Round()
+            if draft.wants_completion:
+                await self._complete(one, draft, launch, claim.token << 8 | number, streaming)
+            commit = seal(draft, one.asked, started=started, now=self._clock.now(), build=build(), extra=loaded.extra)
+            inline = [effect for effect in commit.effects if _is_inline(draft, effect)] if number < rounds else []
+            again = number < rounds and (commit.continues or bool(inline))
+            await self._store.commit(claim, commit, keep=again)
+            self._follow(one, draft, len(commit.page))
+            owed = [effect for effect in commit.effects if effect not in inline]
+            self._dispatcher.perform(self._work(owed, draft, launch))
+            if not again:
+                return
+            await self._dispatcher.perform_here(self._work(inline, draft, launch))
+            claim = replace(claim, version=commit.version, tries=1)
+            inputs = await self._store.take(claim, self._clock.now())
+
+    def _work(self, effects: Sequence[Effect], draft: Draft, launch: Launch) -> list[Work]:
+        head, config = draft.head, launch.config
+        return [Work(effect, head.thread_id, config.tenant, config.user, head.metadata) for effect in effects]
+
+    def _follow(self, one: _Round, draft: Draft, size: int) -> None:
+        """Bring what is kept in memory up to a commit that the store has taken."""
+        head = draft.head
+        if one.hot is not None:
+            self.transcripts.advance(head.thread_id, one.hot, draft.items[one.known :], head.version, size)
+        if one.asked.turn == "complete":
+            self.completions += 1
+        self._feed.end(head.thread_id)
+        self._feed.moved(head.thread_id)
+        for outgoing in draft.outgoing:
+            self._note_due(outgoing.due)
+        for _, due in draft.deferred:
+            self._note_due(due)
+
+    # The completion
+
+    async def _complete(
+        self, one: _Round, draft: Draft, launch: Launch, attempt: int, streaming: Callable[[str], None] | None
+    ) -> None:
+        head, table = draft.head, launch.table
+        name = head.model or launch.config.model
+        prompt = sha256(head.config, table.digest, head.history, encode_page(draft.items))[:16]
+        asked = Asked("failed", "" if name == launch.config.model else name, prompt, attempt, None, table.digest)
+        one.hot = await self.transcripts.at(head.thread_id, head.version)
+        one.hot.extend(draft.items)
+        one.known = len(draft.items)
+        buffer = TurnBuffer()
+        try:
+            model = self._models.resolve(name)
+            transcript = await fit_images(one.hot, model.info, self._store)
+            request = ModelRequest(name, launch.config.instructions, transcript, table.specs, head.thread_id)
+            live = LiveTurn(head.thread_id, head.version, attempt, draft.items)
+            self._feed.begin(live)
+            inputs = frozenset([name for name, _ in draft.dispositions])
+            reason = await self._stream(model.stream(request), live, inputs, streaming)
+            buffer.feed_all(live.pieces)
+            if reason == "stalled":
+                raise ConnectionLost(f"no answer for {STALLED_AFTER / 1000:.0f} s")
+            if reason == "interrupted":
+                fold_interrupted(draft, buffer.interrupted())
+                one.asked = replace(asked, turn="interrupted")
+                return
+            if buffer.finish is None:
+                raise ConnectionLost("the stream ended before the turn was complete")
+            turn = buffer.turn()
+            if turn.reason == "refused":
+                raise Refused(buffer.visible() or "the model declined to answer")
+        except (ModelError, ConfigurationError) as error:
+            retryable, wait = (error.retryable, error.retry_after) if isinstance(error, ModelError) else (False, 0)
+            fold_failure(draft, Failure(error.code, str(error), retryable, wait))
+            one.asked = asked
+            return
+        draft.now = self._clock.now()
+        fold_turn(draft, turn, table)
+        one.asked = replace(asked, turn="complete", usage=turn.usage)
+
+    async def _stream(
+        self,
+        pieces: AsyncGenerator[StreamPiece, None],
+        live: LiveTurn,
+        inputs: frozenset[str],
+        streaming: Callable[[str], None] | None,
+    ) -> str:
+        """Read the stream into `live.pieces`; return why it was stopped, "" if it was not."""
+        thread_id, feed, received = live.thread_id, self._feed, live.pieces
+        try:
+            async with asyncio.timeout(None) as scope:
+                stream = self.streams[thread_id] = LiveStream(scope, received, self._clock.now(), inputs)
+                if streaming is not None:
+                    streaming(thread_id)
+                async with aclosing(pieces):
+                    async for piece in pieces:
+                        received.append(piece)
+                        if feed.observers:
+                            feed.moved(thread_id)
+        except TimeoutError:
+            if not stream.reason:
+                raise
+        finally:
+            self.streams.pop(thread_id, None)
+        return stream.reason
+
+
+def _is_inline(draft: Draft, effect: Effect) -> bool:
+    call = draft.head.calls.get(effect.call_id)
+    return effect.kind == "invoke" and call is not None and call.mode == "inline"

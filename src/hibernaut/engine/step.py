@@ -1,0 +1,76 @@
+"""The serverless face: a batch of messages in, outcomes out, nothing kept.
+
+A step drives the threads that its messages are for until they rest: their slices run, the function tools that they call
+are worked on inside the step, and what stays open (deferred calls, timers) is only rows in the store when it returns.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from hibernaut.clock import Clock
+from hibernaut.engine.core import Engine
+from hibernaut.engine.live import LiveFeed
+from hibernaut.messages.inputs import InputMessage
+from hibernaut.models.protocol import ModelSource
+from hibernaut.stores.protocol import Outcome, Owner, Store
+from hibernaut.tools.tool import AnyTool
+
+MAX_SLICES_AT_ONCE = 64
+"""Slices of one step that run at the same time."""
+
+
+class StepResult(msgspec.Struct, frozen=True):
+    """What a step did."""
+
+    outcomes: tuple[Outcome, ...]
+    """What the door said to each message, in their order."""
+    completions: int
+    """Turns that were completed."""
+    next_due: int | None
+    """When the next thread of this store becomes ready by time alone (milliseconds since 1970): call again then."""
+
+
+class StepEngine:
+    """Runs steps. It holds nothing between them, so any process can run the next one."""
+
+    def __init__(
+        self,
+        store: Store,
+        tools: Mapping[str, AnyTool],
+        models: ModelSource,
+        feed: LiveFeed,
+        clock: Clock,
+    ) -> None:
+        self._store = store
+        self._tools = tools
+        self._models = models
+        self._feed = feed
+        self._clock = clock
+
+    async def step(self, owner: Owner, messages: Sequence[InputMessage], *, due: bool = True) -> StepResult:
+        """Store the messages, then run their threads until they rest.
+
+        With `due`, threads whose time has come (timers, retries) and those that a dead engine left run too. If the step
+        is cut off, what it did not commit is as if it had not begun: the messages are stored and wait.
+
+        Raises:
+            StoreError: the messages could not be stored; none was.
+        """
+        outcomes = await self._store.put(messages, self._clock.now()) if messages else []
+        only = None if due else sorted({message.thread_id for message in messages})
+        async with asyncio.TaskGroup() as group:
+            engine = Engine(self._store, owner, self._tools, self._models, self._feed, self._clock, group, keeps=False)
+            await engine.upkeep()
+            while True:
+                claims = await self._store.claim(owner, self._clock.now(), MAX_SLICES_AT_ONCE, threads=only)
+                if claims:
+                    await asyncio.gather(*[engine.slice(claim) for claim in claims])
+                elif engine.dispatcher.running:
+                    await engine.dispatcher.join()
+                else:
+                    break
+        await self._store.leave(owner)
+        next_due = await self._store.next_due(self._clock.now())
+        return StepResult(tuple(outcomes), engine.runner.completions, next_due)

@@ -1,0 +1,109 @@
+"""Decoded transcripts of the threads that are at work. Idle threads are only bytes in the store."""
+
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+
+from hibernaut.kernel.transcript import Transcript, Validator
+from hibernaut.messages.items import EventItem, Item, ResultItem, UserItem, decode_page
+from hibernaut.messages.parts import Image
+from hibernaut.stores.protocol import Store
+
+TRANSCRIPT_CACHE = 64 * 1024 * 1024
+"""Bytes of stored pages whose decoded form is kept, at most, over all threads."""
+
+
+class HotTranscript:
+    """One thread's transcript as of a head version, and the check that has already passed over it."""
+
+    __slots__ = ("_checked", "_validator", "has_images", "size", "transcript", "version")
+
+    def __init__(self) -> None:
+        self.transcript = Transcript()
+        self.version = 0
+        self.size = 0
+        self.has_images = False
+        self._validator = Validator()
+        self._checked = 0
+
+    def extend(self, items: Iterable[Item]) -> None:
+        """Take the next stored items."""
+        items = list(items)
+        self.transcript.extend(items)
+        if not self.has_images:
+            self.has_images = any(
+                isinstance(part, Image)
+                for item in items
+                if isinstance(item, UserItem | ResultItem | EventItem) and not isinstance(item.content, str)
+                for part in item.content
+            )
+
+    def checked(self) -> Sequence[Item]:
+        """Return the transcript as it may be sent now.
+
+        Raises:
+            TranscriptInvalid: it may not, which is a defect of ours.
+        """
+        items = self.transcript.items
+        ready = self.transcript.ready()
+        if ready is not items:
+            whole = Validator()
+            whole.feed(ready)
+            whole.finish()
+            return ready
+        self._validator.feed(items[self._checked :])
+        self._checked = len(items)
+        self._validator.finish()
+        return items
+
+
+class Transcripts:
+    """A bounded cache. An entry is used only for the head version it was made for, so it can never be stale."""
+
+    def __init__(self, store: Store, limit: int = TRANSCRIPT_CACHE) -> None:
+        self._store = store
+        self._limit = limit
+        self._hot: OrderedDict[str, HotTranscript] = OrderedDict()
+        self._size = 0
+
+    async def at(self, thread_id: str, version: int) -> HotTranscript:
+        """Return the transcript at a head version, reading from the store only what is not there yet."""
+        hot = self._hot.get(thread_id)
+        if hot is not None and hot.version > version:
+            self.drop(thread_id)
+            hot = None
+        if hot is None:
+            hot = self._hot[thread_id] = HotTranscript()
+        if hot.version < version:
+            for row in await self._store.read_log(thread_id, hot.version):
+                if row.version > version:
+                    break
+                hot.extend(decode_page(row.page))
+                self._grow(hot, len(row.page))
+            hot.version = version
+        self._hot[thread_id] = hot
+        self._hot.move_to_end(thread_id)
+        return hot
+
+    def advance(self, thread_id: str, hot: HotTranscript, items: Sequence[Item], version: int, size: int) -> None:
+        """Take over what a commit has appended: `items` that the transcript does not have yet, `size` bytes in all."""
+        hot.extend(items)
+        hot.version = version
+        if self._hot.get(thread_id) is hot:
+            self._grow(hot, size)
+            while self._size > self._limit and len(self._hot) > 1:
+                self.drop(next(iter(self._hot)))
+
+    def drop(self, thread_id: str) -> None:
+        """Forget a thread's transcript: it was tried and not committed, or the thread rests."""
+        hot = self._hot.pop(thread_id, None)
+        if hot is not None:
+            self._size -= hot.size
+
+    def clear(self) -> None:
+        """Forget all of them."""
+        self._hot.clear()
+        self._size = 0
+
+    def _grow(self, hot: HotTranscript, size: int) -> None:
+        hot.size += size
+        self._size += size

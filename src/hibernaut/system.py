@@ -1,0 +1,612 @@
+"""The front door: an `AgentSystem` runs agents on a store, a `ThreadHandle` talks to one of them."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self
+
+import msgspec
+from msgspec.structs import replace
+
+from hibernaut.clock import Clock, SystemClock
+from hibernaut.codec import to_json
+from hibernaut.engine.live import LiveFeed
+from hibernaut.engine.local import LOOK_EVERY, LocalEngine
+from hibernaut.engine.step import StepEngine, StepResult
+from hibernaut.errors import (
+    AlreadyAnswered,
+    ConfigurationError,
+    MalformedInput,
+    StoreError,
+    ThreadClosed,
+    UnknownThread,
+)
+from hibernaut.ids import Ids, RandomIds
+from hibernaut.kernel.commit import NewThread
+from hibernaut.kernel.config import Authority, LaunchConfig, encode_config
+from hibernaut.kernel.head import Head, Status, decode_head, encode_head
+from hibernaut.kernel.limits import ThreadOptions
+from hibernaut.kernel.receipt import Receipt, decode_receipt, verify_chain
+from hibernaut.messages.events import AgentEvent, Usage
+from hibernaut.messages.inputs import (
+    USER,
+    Command,
+    Delivered,
+    Event,
+    InputMessage,
+    Timer,
+    ToolResult,
+    UserText,
+    urgency,
+)
+from hibernaut.messages.items import Item, decode_page
+from hibernaut.messages.parts import Content, is_blank
+from hibernaut.messages.published import decode_published
+from hibernaut.models.protocol import Model, ModelSource
+from hibernaut.models.source import Models
+from hibernaut.stores.memory import MemoryStore
+from hibernaut.stores.owners import this_owner
+from hibernaut.stores.protocol import Outcome, Store, ThreadRow
+from hibernaut.tools.results import fit
+from hibernaut.tools.results import outcome as outcome_of
+from hibernaut.tools.tokens import read as read_token
+from hibernaut.tools.tool import AnyTool, Tool, tool
+
+logger = logging.getLogger(__name__)
+
+
+class OpenCall(msgspec.Struct, frozen=True):
+    """A call that still matters to a thread; see `hibernaut.kernel.head.Call` for the states."""
+
+    call_id: str
+    tool: str
+    arguments: str
+    state: str
+    due: int = 0
+
+
+class ThreadState(msgspec.Struct, frozen=True):
+    """What a thread is at one moment."""
+
+    thread_id: str
+    tenant: str
+    status: Status
+    reason: str
+    """Why it is parked, stopped or closed."""
+    activity: Literal["idle", "ready", "waiting", "resting", "retrying"]
+    """`ready`: it has something to do now. `waiting`: a call works. `resting`: it sleeps. `retrying`: a failure was."""
+    title: str
+    metadata: dict[str, Any]
+    calls: tuple[OpenCall, ...]
+    usage: Usage
+    version: int
+    """Commits so far."""
+    items: int
+    waiting: int
+    """Messages in its inbox, timers included."""
+    head_bytes: int
+    created: int
+    updated: int
+
+
+class AgentSystem:
+    """Runs agents: `async with AgentSystem(model=…, tools=[…], store="agents.db") as system`.
+
+    Args:
+        model: the model of threads that do not name one: a `Model`, a `ModelSource`, or a name that `models` knows.
+        models: where models are found by name; needed only when `model` is a name.
+        tools: functions decorated with `@tool` (or plain async functions).
+        store: a path (SQLite), ":memory:", or a `Store`. A store that is handed in is not closed.
+        instructions: what agents are told that are launched without instructions of their own.
+        options: how threads behave that are launched without options of their own.
+        tenant: whose threads this system sees and makes.
+        run: whether an engine runs here. Without one, this is a client of a store on which another process runs one.
+        builtins: whether threads have the sleep tools and `set_title`.
+        max_slices: slices that run at the same time.
+        clock, ids: where time and names come from; a test passes its own.
+
+    Raises:
+        ConfigurationError: something does not fit together; the text says what.
+        StoreError: the store cannot be opened.
+    """
+
+    def __init__(
+        self,
+        *,
+        model: Model | ModelSource | str | None = None,
+        models: ModelSource | None = None,
+        tools: Iterable[AnyTool | Callable[..., Any]] = (),
+        store: Store | str | Path = ":memory:",
+        instructions: str = "",
+        options: ThreadOptions | None = None,
+        tenant: str = "",
+        run: bool = True,
+        max_slices: int = 512,
+        clock: Clock | None = None,
+        ids: Ids | None = None,
+    ) -> None:
+        self._tools = _by_name(tools)
+        self._models, self._model = _models(model, models)
+        self._store_given = store
+        self._store: Store | None = None
+        self._defaults = LaunchConfig(
+            instructions=instructions,
+            model=self._model,
+            tools=tuple(self._tools),
+            tenant=tenant,
+            options=options or ThreadOptions(),
+        )
+        self._run = run
+        self._max_slices = max_slices
+        self._clock = clock or SystemClock()
+        self._ids = ids or RandomIds()
+        self._stack = AsyncExitStack()
+        self._engine: LocalEngine | None = None
+        self._feed: LiveFeed | None = None
+
+    # Its life
+
+    async def __aenter__(self) -> Self:
+        async with AsyncExitStack() as stack:
+            self._store = store = await self._open(stack)
+            self._feed = feed = LiveFeed(store)
+            tasks = await stack.enter_async_context(asyncio.TaskGroup())
+            if self._run:
+                owner = this_owner(self._ids)
+                self._engine = LocalEngine(
+                    store, owner, self._tools, self._models, feed, self._clock, max_slices=self._max_slices
+                )
+                running = tasks.create_task(self._engine.run())
+                started = tasks.create_task(self._engine.started())
+                await asyncio.wait([running, started], return_when=asyncio.FIRST_COMPLETED)
+                if not started.done():
+                    started.cancel()
+                    running.result()
+                stack.callback(self._engine.stop)
+            else:
+                watching = tasks.create_task(self._watch())
+                stack.callback(watching.cancel)
+            stack.callback(feed.close)
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> bool | None:
+        if isinstance(error, Exception):
+            # The task group would wrap it: what the body raises leaves as it is, and the engine ends as it always does.
+            await self._stack.aclose()
+            return None
+        return await self._stack.__aexit__(kind, error, trace)
+
+    async def _open(self, stack: AsyncExitStack) -> Store:
+        given = self._store_given
+        if not isinstance(given, str | Path):
+            return given
+        store: Store
+        if str(given) == ":memory:":
+            store = MemoryStore()
+        else:
+            from hibernaut.stores.sqlite import SqliteStore  # noqa: PLC0415  # loaded only where a file is used
+
+            store = await SqliteStore.open(given)
+        stack.push_async_callback(store.close)
+        return store
+
+    async def _watch(self) -> None:
+        while True:
+            await self._clock.sleep(LOOK_EVERY)
+            try:
+                if await self.store.changed_elsewhere():
+                    self.feed.moved_elsewhere()
+            except StoreError:
+                logger.exception("the store could not be looked at; trying again")
+
+    @property
+    def store(self) -> Store:
+        """The store that the system runs on."""
+        if self._store is None:
+            raise ConfigurationError("the system is not open; use it in `async with AgentSystem(…) as system`")
+        return self._store
+
+    @property
+    def feed(self) -> LiveFeed:
+        """What happens right now."""
+        if self._feed is None:
+            raise ConfigurationError("the system is not open; use it in `async with AgentSystem(…) as system`")
+        return self._feed
+
+    @property
+    def clock(self) -> Clock:
+        """Where this system's time comes from."""
+        return self._clock
+
+    @property
+    def completions(self) -> int:
+        """Turns that this process's engine has completed and stored."""
+        return self._engine.engine.runner.completions if self._engine else 0
+
+    # Threads
+
+    async def launch(
+        self,
+        instructions: str | None = None,
+        *,
+        thread_id: str | None = None,
+        message: str | Content | None = None,
+        model: str | None = None,
+        tools: Sequence[str] | None = None,
+        options: ThreadOptions | None = None,
+        authority: Authority | None = None,
+        user: str = "",
+        metadata: Mapping[str, Any] | None = None,
+    ) -> "ThreadHandle":
+        """Make an agent; it sleeps until it is spoken to.
+
+        What it is launched with is stored and survives restarts.
+
+        Args:
+            instructions: what it is told to be, for all its life.
+            thread_id: its name, if it shall have a certain one; one that exists already is returned.
+            message: what is said to it at once, in the same transaction.
+            model: name of its model.
+            tools: names of its tools; all tools of this system by default.
+            options: how it behaves.
+            authority: what it may do.
+            user: on whose behalf it works.
+            metadata: values that its tools are given.
+
+        Raises:
+            ConfigurationError: a tool or model of that name does not exist.
+        """
+        config = self._config(instructions, model, tools, options, authority, user)
+        name = thread_id or self._ids.new("thread")
+        thread = self._new_thread(name, config, metadata)
+        messages = [await self.user_message(name, message, None, user, None)] if message is not None else []
+        await self.store.create([thread], messages, self._clock.now())
+        return await self.thread(name)
+
+    async def thread(self, thread_id: str) -> "ThreadHandle":
+        """Return the handle of a thread.
+
+        Raises:
+            UnknownThread: this tenant has no such thread.
+        """
+        await self.row(thread_id)
+        return ThreadHandle(self, thread_id)
+
+    async def threads(self, *, limit: int = 100, before: tuple[int, str] | None = None) -> list[ThreadState]:
+        """Return this tenant's threads, the last updated first.
+
+        `before` is (updated, thread_id) of the last one seen: the ones after it are returned.
+        """
+        rows = await self.store.list_threads(self._defaults.tenant, limit=limit, before=before)
+        return [_state(row, ready=False) for row in rows]
+
+    async def send(
+        self,
+        thread_id: str,
+        content: str | Content,
+        *,
+        message_id: str | None = None,
+        user: str = "",
+        metadata: Mapping[str, Any] | None = None,
+    ) -> str:
+        """Say something to a thread, which is made if it does not exist. Returns the message id; then it is stored.
+
+        Raises:
+            MalformedInput: it is blank. TooLarge. ThreadClosed. UnknownThread: it is another tenant's.
+        """
+        message = await self.user_message(thread_id, content, message_id, user, metadata)
+        row = await self.store.read_head(thread_id)
+        if row is None:
+            thread = self._new_thread(thread_id, self._defaults, None)
+            (outcome,) = await self.store.create([thread], [message], self._clock.now())
+        elif row.tenant != self._defaults.tenant:
+            raise UnknownThread(thread_id)
+        else:
+            (outcome,) = await self.store.put([message], self._clock.now())
+        _refuse(outcome, thread_id)
+        return message.message_id
+
+    async def deliver(self, token: str, result: object, *, is_error: bool = False) -> None:
+        """Bring the result of a deferred call, from anywhere, any time. When it returns, the result is stored.
+
+        Raises:
+            TokenRefused: the token is forged or expired. AlreadyAnswered. ThreadClosed. UnknownThread.
+        """
+        grant = read_token([await self.store.secret()], token, self._clock.now())
+        outcome = outcome_of(result)
+        content = ToolResult(grant.call_id, outcome.content, is_error or outcome.is_error)
+        message = InputMessage(f"result:{grant.call_id}", grant.thread_id, content, "token")
+        (stored,) = await self.store.put([message], self._clock.now(), blobs=outcome.blobs)
+        if stored is Outcome.DUPLICATE:
+            raise AlreadyAnswered(f"call {grant.call_id} has its answer already")
+        _refuse(stored, grant.thread_id)
+
+    async def step(self, messages: Sequence[InputMessage | bytes | str], *, due: bool = True) -> StepResult:
+        """Take a batch of messages, run their threads until they rest, and keep nothing: the serverless face.
+
+        Messages are `InputMessage`s, or JSON in the published form (see `hibernaut.messages.published`). A user text
+        for a thread that does not exist makes it. Needs no engine (`run=False`).
+
+        Raises:
+            MalformedInput: a message cannot be read; none was stored.
+        """
+        batch = [
+            message
+            if isinstance(message, InputMessage)
+            else decode_published(message, self._ids.new("msg"), sender="step")
+            for message in messages
+        ]
+        batch = [await self._admit(message) for message in batch]
+        texts = {message.thread_id for message in batch if isinstance(message.content, UserText)}
+        new = [self._new_thread(name, self._defaults, None) for name in sorted(texts)]
+        if new:
+            await self.store.create(new, [], self._clock.now())
+        engine = StepEngine(self.store, self._tools, self._models, self.feed, self._clock)
+        return await engine.step(this_owner(self._ids), batch, due=due)
+
+    async def verify(self, thread_id: str) -> int:
+        """Recompute a thread's chain of receipts from what is stored; returns how many there are.
+
+        Raises:
+            VerificationFailed: naming the first that does not fit.
+        """
+        row = await self.row(thread_id)
+        head = decode_head(row.head).head
+        log = await self.store.read_log(thread_id)
+        rows = [(entry.page, entry.receipt) for entry in log if entry.version <= head.version]
+        return verify_chain(rows, head.history, head.receipts)
+
+    async def wait_idle(self) -> None:
+        """Return when no thread of this process's engine has anything to do (sleeping and deferred ones have not)."""
+        if self._engine is None:
+            raise ConfigurationError("no engine runs here")
+        await self._engine.wait_quiet()
+
+    # Used by handles
+
+    async def row(self, thread_id: str) -> ThreadRow:
+        """Return a thread of this tenant as it is stored.
+
+        Raises:
+            UnknownThread: there is none.
+        """
+        row = await self.store.read_head(thread_id)
+        if row is None or row.tenant != self._defaults.tenant:
+            raise UnknownThread(thread_id)
+        return row
+
+    async def user_message(
+        self,
+        thread_id: str,
+        content: str | Content,
+        message_id: str | None,
+        user: str,
+        metadata: Mapping[str, Any] | None,
+    ) -> InputMessage:
+        """Make the message that says something to a thread; what is too large for it is stored beside.
+
+        Raises:
+            MalformedInput: it is blank. TooLarge.
+        """
+        given = "" if metadata is None else to_json(dict(metadata))
+        said = InputMessage(message_id or self._ids.new("msg"), thread_id, UserText(content, user), "api", given)
+        message = await self._admit(said)
+        if is_blank(message.content.content):  # type: ignore[union-attr]  # it is the user text of the line above
+            raise MalformedInput("the text is blank")
+        return message
+
+    async def _admit(self, message: InputMessage) -> InputMessage:
+        """Clean what a message carries, and store beside it what is too large for it."""
+        content = message.content
+        if not isinstance(content, UserText | ToolResult | Event):
+            return message
+        fitted, blobs = fit(content.content)
+        if blobs:
+            await self.store.put([], self._clock.now(), blobs=blobs)
+        return replace(message, content=replace(content, content=fitted))
+
+    def _config(
+        self,
+        instructions: str | None,
+        model: str | None,
+        tools: Sequence[str] | None,
+        options: ThreadOptions | None,
+        authority: Authority | None,
+        user: str,
+    ) -> LaunchConfig:
+        defaults = self._defaults
+        if tools is not None:
+            unknown = [name for name in tools if name not in self._tools]
+            if unknown:
+                raise ConfigurationError(
+                    f"no tool is called {unknown[0]!r}; there are: {', '.join(self._tools) or 'none'}"
+                )
+        if model is not None:
+            self._models.resolve(model)
+        return replace(
+            defaults,
+            instructions=defaults.instructions if instructions is None else instructions,
+            model=model or defaults.model,
+            tools=defaults.tools if tools is None else tuple(tools),
+            options=options or defaults.options,
+            authority=authority or defaults.authority,
+            user=user,
+        )
+
+    def _new_thread(self, name: str, config: LaunchConfig, metadata: Mapping[str, Any] | None) -> NewThread:
+        digest, body = encode_config(config)
+        given = "" if metadata is None else to_json(dict(metadata))
+        head = Head(name, self._ids.salt(), digest, metadata=given)
+        return NewThread(name, config.tenant, encode_head(head), digest, body, self._clock.now())
+
+    async def command(self, thread_id: str, command: Command) -> None:
+        """Steer a thread as an operator; durable when it returns.
+
+        Raises:
+            UnknownThread, ThreadClosed.
+        """
+        await self.row(thread_id)
+        message = InputMessage(self._ids.new("cmd"), thread_id, command, "operator")
+        (outcome,) = await self.store.put([message], self._clock.now())
+        _refuse(outcome, thread_id)
+
+
+class ThreadHandle:
+    """One thread. A handle is only a name: it can be dropped and taken again at any time, in any process."""
+
+    __slots__ = ("_system", "thread_id")
+
+    def __init__(self, system: AgentSystem, thread_id: str) -> None:
+        self._system = system
+        self.thread_id = thread_id
+
+    async def send(
+        self,
+        content: str | Content,
+        *,
+        message_id: str | None = None,
+        user: str = "",
+        metadata: Mapping[str, Any] | None = None,
+    ) -> str:
+        """Say something. Returns the message id; then it is stored. The same id twice is the same message.
+
+        Raises:
+            MalformedInput: it is blank. TooLarge. ThreadClosed.
+        """
+        system = self._system
+        message = await system.user_message(self.thread_id, content, message_id, user, metadata)
+        (outcome,) = await system.store.put([message], system.clock.now())
+        _refuse(outcome, self.thread_id)
+        return message.message_id
+
+    async def events(self, after: str = "", *, follow: bool = True) -> AsyncIterator[AgentEvent]:
+        """Yield what happened after a cursor, then (with `follow`) what happens, until the system is closed."""
+        async for event in self._system.feed.events(self.thread_id, after, follow=follow):
+            yield event
+
+    async def history(self) -> list[Item]:
+        """Return everything in the history, oldest first."""
+        rows = await self._system.store.read_log(self.thread_id)
+        return [item for row in rows for item in decode_page(row.page)]
+
+    async def receipts(self) -> list[Receipt]:
+        """Return the receipts, oldest first."""
+        return [decode_receipt(row.receipt) for row in await self._system.store.read_log(self.thread_id)]
+
+    async def state(self) -> ThreadState:
+        """Return what the thread is now.
+
+        Raises:
+            UnknownThread: it was deleted.
+        """
+        # The inbox first: what leaves it from now on shows in the head that is read after it.
+        inbox = await self._system.store.read_inbox(self.thread_id)
+        row = await self._system.row(self.thread_id)
+        now = self._system.clock.now()
+        return _state(row, ready=any(_wakes(arrived, row.status, now) for arrived in inbox))
+
+    async def stop(self, reason: str = "") -> None:
+        """Stop the thread: what it says is cut short, its open calls are cancelled, what comes is held."""
+        await self._system.command(self.thread_id, Command("stop", reason=reason))
+
+    async def resume(self) -> None:
+        """Let a stopped or parked thread go on."""
+        await self._system.command(self.thread_id, Command("resume"))
+
+    async def close(self, reason: str = "") -> None:
+        """End the thread for good."""
+        await self._system.command(self.thread_id, Command("close", reason=reason))
+
+    async def cancel(self, call_id: str, reason: str = "") -> None:
+        """Cancel one open call or subscription."""
+        await self._system.command(self.thread_id, Command("cancel", call_id, reason))
+
+    async def wait_idle(self) -> ThreadState:
+        """Return when the thread does nothing more by itself: it has answered, sleeps, or cannot go on.
+
+        A thread that waits for a working call (a deferred one too) is not idle; bound the wait with `asyncio.timeout`.
+        """
+        with self._system.feed.watch(self.thread_id) as moved:
+            while True:
+                moved.clear()
+                state = await self.state()
+                if state.activity in ("idle", "resting"):
+                    return state
+                await moved.wait()
+
+
+def _wakes(arrived: Delivered, status: Status, now: int) -> bool:
+    """Tell whether an input makes a thread of that status run; what a stopped one holds does not."""
+    content = arrived.message.content if arrived.message else None
+    if isinstance(content, Timer) and content.due > now:
+        return False
+    return status == "open" or (content is not None and urgency(content) == USER)
+
+
+def _state(row: ThreadRow, *, ready: bool) -> ThreadState:
+    head = decode_head(row.head).head
+    return ThreadState(
+        thread_id=row.thread_id,
+        tenant=row.tenant,
+        status=head.status,
+        reason=head.reason,
+        activity=_activity(head, ready=ready),
+        title=head.title,
+        metadata=msgspec.json.decode(head.metadata) if head.metadata else {},
+        calls=tuple(OpenCall(call.id, call.tool, call.arguments, call.state, call.due) for call in head.calls.values()),
+        usage=head.usage,
+        version=head.version,
+        items=head.items,
+        waiting=row.waiting,
+        head_bytes=len(row.head),
+        created=row.created,
+        updated=row.updated,
+    )
+
+
+def _activity(head: Head, *, ready: bool) -> Literal["idle", "ready", "waiting", "resting", "retrying"]:
+    if ready and head.status != "closed":
+        return "ready"
+    if head.status != "open":
+        return "idle"
+    if head.turn:
+        open_calls = [head.calls[name] for name in head.turn]
+        return "resting" if all(call.passive for call in open_calls) else "waiting"
+    if head.owes:
+        return "retrying" if head.attempts else "ready"
+    return "idle"
+
+
+def _refuse(outcome: Outcome, thread_id: str) -> None:
+    if outcome is Outcome.CLOSED:
+        raise ThreadClosed(thread_id)
+    if outcome is Outcome.UNKNOWN:
+        raise UnknownThread(thread_id)
+
+
+def _by_name(functions: Iterable[AnyTool | Callable[..., Any]]) -> dict[str, AnyTool]:
+    tools: dict[str, AnyTool] = {}
+    for function in functions:
+        one = function if isinstance(function, Tool) else tool(function)
+        if one.name in tools:
+            raise ConfigurationError(f"two tools are called {one.name!r}; rename one with @tool(name=…)")
+        tools[one.name] = one
+    return tools
+
+
+def _models(model: Model | ModelSource | str | None, models: ModelSource | None) -> tuple[ModelSource, str]:
+    if isinstance(model, str):
+        source = models or Models({})
+        source.resolve(model)
+        return source, model
+    if model is None:
+        return models or Models({}), ""
+    if hasattr(model, "resolve"):
+        return model, ""
+    return Models.of(model), "default"
