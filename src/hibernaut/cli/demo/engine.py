@@ -1,0 +1,26 @@
+"""An engine, in a process of its own: `python -m hibernaut.cli.demo.engine STORE`.
+
+It says "ready" and runs the agents of the store until its input ends: as soon as whoever started it lets go of it, or
+dies.
+"""
+
+import asyncio
+import sys
+
+from hibernaut.cli.demo.agent import TOOLS, decide
+from hibernaut.models.scripted import ScriptedModel
+from hibernaut.system import AgentSystem
+
+READY = "ready"
+
+
+async def run(store: str) -> None:
+    """Run agents until standard input ends."""
+    model = ScriptedModel(decide, record=False)
+    async with AgentSystem(model=model, tools=TOOLS, store=store):
+        print(READY, flush=True)
+        await asyncio.to_thread(sys.stdin.read)
+
+
+if __name__ == "__main__":
+    asyncio.run(run(sys.argv[1]))

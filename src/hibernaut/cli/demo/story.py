@@ -1,0 +1,368 @@
+"""The story that the demo tells. Whatever it says was looked at before: a claim that does not hold ends it.
+
+This process runs no agent. It starts and ends processes, says one thing to the agent, and otherwise only reads
+the store.
+"""
+
+import asyncio
+import re
+import shlex
+import shutil
+import signal
+import tempfile
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from hibernaut.cli.demo.agent import INSTRUCTIONS, TOOLS, Surroundings, edit_requirements, start_build
+from hibernaut.cli.demo.build import FAILED, HOLD, OUTPUT, PASSED, begun
+from hibernaut.cli.demo.failure import GLANCE, PATIENCE, DemoFailed, DemoInterrupted, check
+from hibernaut.cli.demo.processes import EngineProcess, Resident, end_all, is_gone, last_line, residents
+from hibernaut.cli.demo.project import PACKAGE, TASK, read_pins, write_project
+from hibernaut.cli.demo.voice import Dots, Voice
+from hibernaut.messages.events import AgentEvent, Cursor, Notice, TextChunk, ToolCall, ToolResult
+from hibernaut.messages.inputs import ToolResult as Answer
+from hibernaut.messages.parts import plain_text
+from hibernaut.system import AgentSystem
+
+BUILD_SECONDS, FAST_BUILD_SECONDS = 2.5, 0.5
+"""How long a build takes."""
+
+DOT_EVERY = 0.1
+"""Seconds that one dot stands for."""
+
+BUILDS = 2
+
+
+class Stage(msgspec.Struct, frozen=True):
+    """What there was at one stage: the processes, and the thread in the store, in bytes."""
+
+    name: str
+    processes: list[Resident]
+    commits: int
+    head: int
+    history: int
+    receipts: int
+    waiting: int
+    """Messages in the thread's inbox."""
+
+
+class Build(msgspec.Struct, frozen=True):
+    """A build: the id of the call that asked for it, and how often it was begun."""
+
+    request: str
+    performed: int
+    passed: bool
+
+
+class Facts(msgspec.Struct):
+    """What the demo found."""
+
+    thread: str
+    stages: list[Stage] = []
+    builds: list[Build] = []
+    receipts_verified: int = 0
+    seconds: float = 0
+    store: str = ""
+    """Where the store is, if it was kept."""
+
+
+def tell(voice: Voice, *, store: Path | None, fast: bool, keep: bool) -> Facts:
+    """Tell the story, in a temporary folder, and leave nothing behind but what is to be kept.
+
+    Raises:
+        DemoFailed: something is off.
+        DemoInterrupted: a signal came.
+        HibernautError: the store cannot be used, or its receipts do not match what is stored.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="hibernaut-demo-")).resolve()
+    place = (store or folder / "agents.db").resolve()
+    story = _Story(voice, place, folder, FAST_BUILD_SECONDS if fast else BUILD_SECONDS)
+    try:
+        facts = asyncio.run(story.tell())
+    except asyncio.CancelledError:
+        raise DemoInterrupted(story.signal) from None
+    finally:
+        end_all(place)
+        if keep:
+            voice.path("folder", str(folder))
+        else:
+            shutil.rmtree(folder, ignore_errors=True)
+    if keep or store is not None:
+        facts.store = str(place)
+        voice.path("look", f"hibernaut threads list --store {shlex.quote(facts.store)}")
+    return facts
+
+
+class _Story:
+    def __init__(self, voice: Voice, store: Path, folder: Path, seconds: float) -> None:
+        self._voice = voice
+        self._path = store
+        self._folder = folder
+        self._project = folder / "project"
+        self._seconds = seconds
+        self.signal = 0
+        """The signal that ended it."""
+        self._engine: EngineProcess | None = None
+        self._heard: list[AgentEvent] = []
+        self._stages: list[Stage] = []
+
+    async def tell(self) -> Facts:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            loop.add_signal_handler(number, self._interrupt, number, asyncio.current_task())
+        start = loop.time()
+        write_project(self._project)
+        self._voice.title(
+            "Hibernaut: between two messages, an agent is nothing but its conversation.",
+            "Real processes, a real SQLite file, a real kill -9. Only the model is a script,",
+            "so no key is needed. This process runs no agent: it starts and ends others, and",
+            "reads what they store.",
+        )
+        try:
+            async with AgentSystem(tools=TOOLS, store=self._path, run=False) as system:
+                self._system = system
+                await self._fall_asleep()
+                await self._be_killed()
+                await self._miss_the_result()
+                await self._wake()
+                await self._answer()
+                facts = await self._prove()
+        finally:
+            if self._engine is not None:
+                await self._engine.kill()
+        facts.seconds = round(loop.time() - start, 1)
+        self._voice.gap()
+        self._voice.good("all true", f"in {facts.seconds:.1f} s")
+        return facts
+
+    def _interrupt(self, number: int, task: asyncio.Task[Any] | None) -> None:
+        self.signal = number
+        if task is not None:
+            task.cancel()
+
+    # The stages
+
+    async def _fall_asleep(self) -> None:
+        self._voice.stage(1, "An agent gets a task, starts a build, and goes to sleep")
+        self._hold()
+        await self._start_engine()
+        around = Surroundings(str(self._path), str(self._project), self._seconds)
+        self._thread = await self._system.launch(INSTRUCTIONS, message=TASK, metadata=msgspec.to_builtins(around))
+        await self._until_build_runs(1)
+        await self._measure("asleep", "engine", "build")
+        self._voice.good("now", "The agent waits: it is a few rows in a file, and nothing else.")
+
+    async def _be_killed(self) -> None:
+        self._voice.stage(2, "The engine is killed")
+        engine = self._running_engine()
+        self._engine = None
+        ended = await engine.kill()
+        check(ended == -signal.SIGKILL, f"the engine, process {engine.pid}, ended by itself ({ended})")
+        check(is_gone(engine.pid), f"process {engine.pid} is still there after kill -9")
+        self._voice.say("kill -9", f"{engine.pid} ... it is gone.")
+        now = await self._measure("killed", "build")
+        check(now.commits == self._stages[0].commits, "something was written to the thread while nobody ran")
+        self._voice.good("now", "Nothing of the agent runs, and nothing of it is lost.")
+
+    async def _miss_the_result(self) -> None:
+        self._voice.stage(3, "The build ends, and nobody is there")
+        await self._let_build_end()
+        now = await self._measure("delivered")
+        check(now.commits == self._stages[0].commits, "something was written to the thread while nobody ran")
+        report = await self._waiting_report()
+        check(report.startswith(FAILED), f"the first build should have failed, but: {_first_line(report)}")
+        self._voice.good("now", "The build failed. Its report waits in the inbox; nothing runs.")
+
+    async def _wake(self) -> None:
+        self._voice.stage(4, "A new engine starts, the agent wakes and thinks again")
+        self._hold()
+        await self._start_engine()
+        await self._until_build_runs(2)
+        tried = self._pinned()
+        check(len(set(tried)) == len(tried) == BUILDS, f"the agent pinned {', '.join(tried)}, not two versions")
+        failing = re.findall(r"^FAIL: (\w+)", self._reports()[0], re.MULTILINE)
+        words = "".join(event.text for event in self._heard if isinstance(event, TextChunk))
+        check(bool(failing) and all(name in words for name in failing), "the agent did not see which test failed")
+        await self._measure("asleep_again", "engine", "build")
+        self._voice.good("now", "It remembered what it had tried, and sleeps again.")
+
+    async def _answer(self) -> None:
+        self._voice.stage(5, "The second build ends, and the agent answers")
+        await self._let_build_end()
+        await self._until("the agent's answer", self._has_answered)
+        reports = self._reports()
+        check(
+            len(reports) == BUILDS and reports[1].startswith(PASSED),
+            f"the second build should have passed, but: {_first_line(reports[-1])}",
+        )
+        tried, pins = self._pinned(), read_pins(self._project)
+        check(pins[PACKAGE] == tried[1], f"{PACKAGE} is pinned to {pins[PACKAGE]}, not to {tried[1]}")
+        last = self._heard_last(TextChunk)
+        check(last is not None and tried[1] in last.text, "the agent did not say what it had done")
+        await self._measure("answered", "engine")
+
+    async def _prove(self) -> Facts:
+        self._voice.stage(6, "The engine stops, and this is on record")
+        engine = self._running_engine()
+        self._engine = None
+        ended = await engine.stop()
+        check(ended == 0, f"the engine did not end well ({ended}){engine.last_words()}")
+        before = self._stages[0].commits
+        for number, event in enumerate(self._heard):
+            if number and _commit(event) > before >= _commit(self._heard[number - 1]):
+                self._voice.rule("the first engine was killed here")
+            self._voice.brief(event)
+        self._voice.gap()
+        stage = await self._measure("over")
+        facts = Facts(self._thread.thread_id, self._stages, self._check_builds())
+        facts.receipts_verified = await self._system.verify(self._thread.thread_id)
+        check(facts.receipts_verified == stage.commits, "there is not one receipt for every commit")
+        receipts = await self._thread.receipts()
+        sent = Counter(request for receipt in receipts for request in receipt.dispatched)
+        check(set(sent.values()) == {1}, "a receipt says that something was sent twice")
+        self._voice.good("receipts", f"{facts.receipts_verified}, one for each commit, chained: every one verified")
+        self._voice.good("builds", f"{len(facts.builds)} asked for, {len(facts.builds)} performed: each exactly once")
+        return facts
+
+    def _check_builds(self) -> list[Build]:
+        asked = [
+            event.call_id for event in self._heard if isinstance(event, ToolCall) and event.tool == start_build.name
+        ]
+        performed = Counter(build.request for build in begun(self._project))
+        check(
+            len(asked) == BUILDS and performed == Counter(asked),
+            f"{len(asked)} builds were asked for, but these were performed: {dict(performed)}",
+        )
+        reports = self._reports()
+        return [Build(asked[n], performed[asked[n]], reports[n].startswith(PASSED)) for n in range(BUILDS)]
+
+    # What happens in them
+
+    async def _start_engine(self) -> None:
+        self._engine = await EngineProcess.start(self._path, self._folder / "engine.log")
+        self._voice.say("engine", f"process {self._engine.pid} runs the agents of the store")
+
+    def _running_engine(self) -> EngineProcess:
+        engine = self._engine
+        check(engine is not None and engine.runs, "the engine ended by itself")
+        assert engine is not None  # noqa: S101  # for the type checker: it was just checked
+        return engine
+
+    def _hold(self) -> None:
+        (self._project / HOLD).touch()
+
+    async def _until_build_runs(self, number: int) -> None:
+        """Return when the agent sleeps and its build runs, so that neither needs the engine any more."""
+
+        async def runs() -> bool:
+            await self._listen()
+            asked = [call.call_id for call in self._calls(start_build.name)]
+            effects = await self._system.store.read_effects(self._thread.thread_id)
+            if len(asked) < number or [(row.effect.call_id, row.state) for row in effects] != [(asked[-1], "accepted")]:
+                return False
+            self._check_build_runs()
+            return [build.request for build in begun(self._project)] == asked
+
+        await self._until(f"build {number} to run", runs)
+        await self._listen()
+        state = await self._thread.state()
+        check(state.activity == "waiting", f"the agent should wait for its build, but it is {state.activity}")
+
+    def _check_build_runs(self) -> None:
+        roles = [one.role for one in residents(self._path)]
+        check("build" in roles, f"the build ended too early{last_line(self._project / OUTPUT)}")
+
+    async def _let_build_end(self) -> None:
+        before = self._stages[-1]
+        (self._project / HOLD).unlink()
+
+        async def ended() -> bool:
+            return all(one.role != "build" for one in residents(self._path))
+
+        with self._voice.dots("building") as dots:
+            await self._until("the build to end", ended, dots)
+        inbox = await self._system.store.read_inbox(self._thread.thread_id)
+        state = await self._thread.state()
+        delivered = bool(inbox) or state.version > before.commits
+        check(delivered, f"the build ended without a report{last_line(self._project / OUTPUT)}")
+
+    async def _waiting_report(self) -> str:
+        inbox = await self._system.store.read_inbox(self._thread.thread_id)
+        check(len(inbox) == 1, f"{len(inbox)} messages wait for the agent, not one")
+        content = inbox[0].message.content if inbox[0].message else None
+        return plain_text(content.content) if isinstance(content, Answer) else ""
+
+    async def _has_answered(self) -> bool:
+        await self._listen()
+        return (await self._thread.state()).activity == "idle"
+
+    async def _measure(self, name: str, *roles: str) -> Stage:
+        """Say what there is, once there are just these processes."""
+
+        async def settled() -> bool:
+            if "build" in roles:
+                self._check_build_runs()
+            return [one.role for one in residents(self._path)] == list(roles)
+
+        await self._until(f"{' and '.join(roles) or 'nothing'} to be all that runs", settled)
+        state, processes = await self._thread.state(), residents(self._path)
+        rows = await self._system.store.read_log(self._thread.thread_id)
+        history, receipts = sum(len(row.page) for row in rows), sum(len(row.receipt) for row in rows)
+        stage = Stage(name, processes, state.version, state.head_bytes, history, receipts, state.waiting)
+        self._stages.append(stage)
+        self._voice.resident(processes)
+        sizes = f"head {stage.head:,}, history {history:,}, receipts {receipts:,}"
+        self._voice.say("thread", f"{stage.head + history + receipts:,} bytes in {stage.commits} commits: {sizes}")
+        if stage.waiting:
+            self._voice.say("inbox", "1 message" if stage.waiting == 1 else f"{stage.waiting} messages")
+        return stage
+
+    # The conversation
+
+    async def _listen(self) -> None:
+        """Show what has been added to the conversation."""
+        cursor = self._heard[-1].cursor if self._heard else ""
+        async for event in self._thread.events(cursor, follow=False):
+            self._heard.append(event)
+            self._voice.event(event)
+            if isinstance(event, Notice):
+                raise DemoFailed(f"the agent did not go on: {event.kind}: {event.text}")
+
+    def _reports(self) -> list[str]:
+        """Return the reports of the builds that the agent has read."""
+        texts = [plain_text(event.content) for event in self._heard if isinstance(event, ToolResult)]
+        return [text for text in texts if text.startswith((FAILED, PASSED))] or [""]
+
+    def _pinned(self) -> list[str]:
+        """Return the versions that the agent has pinned."""
+        return [msgspec.json.decode(event.arguments)["version"] for event in self._calls(edit_requirements.name)]
+
+    def _calls(self, tool: str) -> list[ToolCall]:
+        return [event for event in self._heard if isinstance(event, ToolCall) and event.tool == tool]
+
+    def _heard_last(self, kind: type[TextChunk]) -> TextChunk | None:
+        return next((event for event in reversed(self._heard) if isinstance(event, kind)), None)
+
+    async def _until(self, what: str, done: Callable[[], Awaitable[bool]], dots: Dots | None = None) -> None:
+        clock = asyncio.get_running_loop().time
+        start = clock()
+        while not await done():
+            engine = self._engine
+            if engine is not None and not engine.runs:
+                raise DemoFailed(f"the engine, process {engine.pid}, ended by itself{engine.last_words()}")
+            check(clock() - start < PATIENCE, f"waited {PATIENCE:.0f} s in vain for {what}")
+            if dots is not None:
+                dots.draw(int((clock() - start) / DOT_EVERY))
+            await asyncio.sleep(GLANCE)
+
+
+def _commit(event: AgentEvent) -> int:
+    return Cursor.parse(event.cursor).version
+
+
+def _first_line(text: str) -> str:
+    return text.partition("\n")[0] or "it has no report"

@@ -1,0 +1,53 @@
+"""Finding the thread that a user means."""
+
+from hibernaut.errors import MalformedInput, UnknownThread
+from hibernaut.kernel.config import LaunchConfig, decode_config
+from hibernaut.kernel.head import decode_head
+from hibernaut.system import AgentSystem, ThreadHandle
+
+PAGE = 500
+"""Threads that are looked at in one transaction."""
+
+_MOST_NAMED = 5
+_PREFIX = "thread_"
+
+
+async def find_thread(system: AgentSystem, given: str) -> ThreadHandle:
+    """Return the thread that has this id, or the only one whose id begins so (`thread_` may be left out).
+
+    Raises:
+        UnknownThread: there is none.
+        MalformedInput: there are several.
+    """
+    try:
+        return await system.thread(given)
+    except UnknownThread:
+        found = await _beginning_with(system, given)
+    if not found:
+        raise UnknownThread(given)
+    if len(found) > 1:
+        named = ", ".join(sorted(found)[:_MOST_NAMED])
+        more = f" and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
+        raise MalformedInput(f"several threads begin with {given!r}: {named}{more}; write more of the one you mean")
+    return await system.thread(found[0])
+
+
+async def _beginning_with(system: AgentSystem, given: str) -> list[str]:
+    found: list[str] = []
+    before: tuple[int, str] | None = None
+    while rows := await system.threads(limit=PAGE, before=before):
+        names = [row.thread_id for row in rows]
+        found += [name for name in names if name.startswith((given, _PREFIX + given))]
+        before = (rows[-1].updated, rows[-1].thread_id)
+    return found
+
+
+async def launched_with(system: AgentSystem, thread_id: str) -> LaunchConfig:
+    """Return what a thread was launched with.
+
+    Raises:
+        UnknownThread: there is no such thread.
+    """
+    row = await system.row(thread_id)
+    data = await system.store.read_config(decode_head(row.head).head.config)
+    return decode_config(data) if data is not None else LaunchConfig()

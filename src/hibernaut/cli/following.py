@@ -1,0 +1,89 @@
+"""Following one thread: its events as they come, until it is over with what it does."""
+
+import asyncio
+from contextlib import aclosing, suppress
+from typing import Protocol
+
+from hibernaut.messages.events import AgentEvent
+from hibernaut.system import AgentSystem, ThreadHandle, ThreadState
+
+LOOK_EVERY = 0.1
+"""Seconds between two looks at whether a call was deferred, which nothing announces."""
+
+
+class Teller(Protocol):
+    """Shows events."""
+
+    def tell(self, event: AgentEvent) -> None:
+        """Show one event."""
+        ...
+
+    def end(self) -> None:
+        """End what is half shown."""
+        ...
+
+
+class Follower:
+    """Shows a thread's events. `cursor` is where to go on after the last one that was shown."""
+
+    def __init__(self, handle: ThreadHandle, cursor: str, teller: Teller) -> None:
+        self._handle = handle
+        self._teller = teller
+        self.cursor = cursor
+
+    async def show(self, *, follow: bool = True) -> None:
+        """Show what there is and (with `follow`) what comes, until the system is closed. Cancelling loses nothing."""
+        async with aclosing(self._handle.events(self.cursor, follow=follow)) as events:  # type: ignore[type-var]
+            async for event in events:
+                self.cursor = event.cursor or self.cursor
+                self._teller.tell(event)
+
+    async def show_until_over(self, system: AgentSystem, *, wait: bool, kept: bool) -> ThreadState:
+        """Show the thread until it is over with what it does; see `until_over`."""
+        async with asyncio.TaskGroup() as group:
+            showing = group.create_task(self.show())
+            state = await until_over(system, self._handle, wait=wait, kept=kept)
+            showing.cancel()
+        await self.show(follow=False)
+        return state
+
+
+async def until_over(system: AgentSystem, handle: ThreadHandle, *, wait: bool, kept: bool) -> ThreadState:
+    """Return when a thread has nothing more to do.
+
+    Args:
+        system: runs it, or watches it.
+        handle: the thread.
+        wait: whether sleeping and waiting for a deferred call counts as something to do.
+        kept: whether others can reach its store. Where they cannot, a thread is over when only they could wake it.
+    """
+    with system.feed.watch(handle.thread_id) as moved:
+        while True:
+            moved.clear()
+            state = await handle.state()
+            if state.activity == "idle":
+                return state
+            if state.activity in ("resting", "waiting"):
+                if not wait and await _sleeps(system, state):
+                    return state
+                if not kept and await _is_left_alone(system, state):
+                    return state
+            with suppress(TimeoutError):
+                async with asyncio.timeout(None if wait and kept else LOOK_EVERY):
+                    await moved.wait()
+
+
+async def _sleeps(system: AgentSystem, state: ThreadState) -> bool:
+    """Tell whether no process has to work for what the thread waits for."""
+    waits_for = {call.call_id for call in state.calls if call.state == "open"}
+    return not waits_for & await _worked_on(system, state)
+
+
+async def _is_left_alone(system: AgentSystem, state: ThreadState) -> bool:
+    """Tell whether neither a timer nor anything at work in this process will ever wake the thread."""
+    return not state.waiting and not await _worked_on(system, state)
+
+
+async def _worked_on(system: AgentSystem, state: ThreadState) -> set[str]:
+    rows = await system.store.read_effects(state.thread_id)
+    return {row.effect.call_id for row in rows if row.state != "accepted"}

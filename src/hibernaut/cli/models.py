@@ -1,0 +1,97 @@
+"""The models that the command knows by name: the one place where a name becomes a model."""
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from hibernaut.cli.imports import find, split
+from hibernaut.errors import ConfigurationError
+from hibernaut.models.protocol import Model
+
+
+def _echo() -> Model:
+    from hibernaut.models.echo import EchoModel
+
+    return EchoModel()
+
+
+BUILT_IN: dict[str, Callable[[], Model]] = {"echo": _echo}
+"""Models that come with Hibernaut."""
+
+THERE_IS = f"there is: {', '.join(BUILT_IN)}, or your own as module:attribute or path/to/file.py:attribute"
+
+NOT_NAMED = ("", "default")
+"""What a thread's model is called when whoever launched it named none."""
+
+
+class NamedModels:
+    """A `ModelSource`: built-in models, and those of the user's own modules.
+
+    `module:attribute` is a model, a source of models (`module:attribute:name` is one of its models) or a function
+    without arguments that makes either. Each is made once. A thread that names no model gets the default.
+    """
+
+    def __init__(self, default: str = "") -> None:
+        self.default = full_name(default) if default else ""
+        self._made: dict[str, Model] = {}
+
+    def resolve(self, name: str) -> Model:
+        """Return the model of that name.
+
+        Raises:
+            ConfigurationError: there is none, or it cannot be made.
+        """
+        if name in NOT_NAMED:
+            name = self.default
+        if not name:
+            raise ConfigurationError(f"no model is named: give one with --model or HIBERNAUT_MODEL; {THERE_IS}")
+        if name not in self._made:
+            self._made[name] = BUILT_IN[name]() if name in BUILT_IN else _load(name)
+        return self._made[name]
+
+
+def full_name(name: str) -> str:
+    """Return a name that means the same from any directory."""
+    if name in BUILT_IN:
+        return name
+    place, attribute = split(name)
+    return f"{place}:{attribute}" if attribute else name
+
+
+def _load(name: str) -> Model:
+    place, rest = split(name)
+    attribute, _, inner = rest.partition(":")
+    if not attribute:
+        raise ConfigurationError(f"there is no model {name!r}; {THERE_IS}")
+    value = find(place, attribute.split("."))
+    if inspect.isclass(value) or not (_is_model(value) or hasattr(value, "resolve")):
+        value = _make(name, value)
+    if _is_model(value) and not inner:
+        model: Model = value
+        return model
+    if hasattr(value, "resolve"):
+        found: Model = value.resolve(inner)
+        return found
+    raise ConfigurationError(f"{name} is neither a model nor a source of models but {_kind(value)}")
+
+
+def _make(name: str, factory: Any) -> Any:
+    if not callable(factory):
+        raise ConfigurationError(f"{name} is neither a model nor makes one: it is {_kind(factory)}")
+    try:
+        made = factory()
+    except Exception as error:
+        raise ConfigurationError(f"{name} could not make a model: {type(error).__name__}: {error}") from error
+    if inspect.iscoroutine(made):
+        made.close()
+        raise ConfigurationError(f"{name} is asynchronous; make it a plain function that returns a model")
+    return made
+
+
+def _is_model(value: Any) -> bool:
+    return hasattr(value, "stream") and hasattr(value, "info")
+
+
+def _kind(value: Any) -> str:
+    name = type(value).__qualname__
+    return f"an {name}" if name[0] in "AEIOUaeiou" else f"a {name}"

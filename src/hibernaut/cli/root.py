@@ -1,0 +1,116 @@
+"""The root of the `hibernaut` command: finds sub-commands when they are asked for, and ends every command properly.
+
+`hibernaut --help` imports none of them, and nothing of the engine.
+"""
+
+import contextlib
+import os
+import sys
+from importlib import import_module
+from typing import NoReturn
+
+import click
+
+from hibernaut.cli.failures import (
+    BROKEN_PIPE,
+    EXIT_CODES,
+    INTERRUPTED,
+    Failure,
+    Leave,
+    cause_of,
+    told_in_one_line,
+)
+from hibernaut.errors import HibernautError
+
+COMMANDS = {
+    "demo": ("hibernaut.cli.demo:demo", "Watch an agent wait, die and go on."),
+    "run": ("hibernaut.cli.run:run", "Give an agent one task and print what it does."),
+    "chat": ("hibernaut.cli.chat:chat", "Talk with an agent."),
+    "serve": ("hibernaut.cli.serve:serve", "Keep an engine running on a store."),
+    "send": ("hibernaut.cli.send:send", "Say something to a thread, whether anybody runs it or not."),
+    "deliver": ("hibernaut.cli.deliver:deliver", "Bring the result of a deferred call."),
+    "threads": ("hibernaut.cli.threads:threads", "See, stop and resume threads."),
+    "receipts": ("hibernaut.cli.receipts:receipts", "Show the runtime's own record of a thread."),
+    "verify": ("hibernaut.cli.receipts:verify", "Check that histories are what their receipts say."),
+    "bench": ("hibernaut.cli.bench:bench", "Measure this machine."),
+    "completion": ("hibernaut.cli.completion:completion", "Print the completion script of a shell."),
+}
+"""Where each sub-command is, and what it does in a line."""
+
+
+class LazyGroup(click.Group):
+    """A group that imports a sub-command when it is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        if cmd_name not in COMMANDS:
+            return None
+        module, _, name = COMMANDS[cmd_name][0].partition(":")
+        command: click.Command = getattr(import_module(module), name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except BaseExceptionGroup as group:
+            _end(ctx, cause_of(group))
+        except (HibernautError, Leave, KeyboardInterrupt, BrokenPipeError) as error:
+            _end(ctx, error)
+
+
+def _end(ctx: click.Context, error: BaseException) -> NoReturn:
+    """End a command by an error: quietly, in one line, or (a defect) with its traceback."""
+    if isinstance(error, Leave):
+        ctx.exit(error.code)
+    if isinstance(error, KeyboardInterrupt):
+        ctx.exit(INTERRUPTED)
+    if isinstance(error, BrokenPipeError):
+        # Nobody reads any more, and the interpreter must not try to flush at its end.
+        with contextlib.suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        ctx.exit(BROKEN_PIPE)
+    if isinstance(error, HibernautError) and told_in_one_line(error):
+        raise Failure(error) from error
+    raise error
+
+
+def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:  # noqa: FBT001  # click calls it so
+    if wanted and not ctx.resilient_parsing:
+        from hibernaut.version import build
+
+        click.echo(f"hibernaut {build()}")
+        ctx.exit()
+
+
+@click.group(cls=LazyGroup, epilog=EXIT_CODES, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Print the version."
+)
+def hibernaut() -> None:
+    """Run agents that wait: between two messages an agent is nothing but its stored conversation.
+
+    \b
+    hibernaut demo                                        see what that means
+    hibernaut run "Say hello" --model echo                one task, in memory
+    hibernaut chat --store agents.db --model echo         a conversation that is kept
+    hibernaut serve --local --store agents.db --model …   keep agents going
+    hibernaut threads list --store agents.db              see them
+
+    HIBERNAUT_STORE, HIBERNAUT_MODEL and HIBERNAUT_TENANT stand in for --store, --model and --tenant.
+    """
+
+
+def main() -> NoReturn:
+    """Run the command and exit."""
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors="replace")
+    hibernaut.main(prog_name="hibernaut")
+    raise AssertionError("click exits")

@@ -1,0 +1,172 @@
+"""`hibernaut run`: one task, from the command line to its answer."""
+
+import asyncio
+import sys
+
+import click
+import msgspec
+
+from hibernaut.cli import options
+from hibernaut.cli.failures import ANSWERED, ENDED, PARKED, WAITING, Leave
+from hibernaut.cli.following import Follower, Teller
+from hibernaut.cli.narration import JsonLines, Narrator
+from hibernaut.cli.running import MEMORY, opened, run_async
+from hibernaut.cli.starting import Setting, check_new, check_old, existing
+from hibernaut.cli.terminal import Printed
+from hibernaut.cli.times import moment
+from hibernaut.cli.tools import load_tools
+from hibernaut.messages.events import Cursor
+from hibernaut.messages.parts import plain_text
+from hibernaut.system import AgentSystem, ThreadHandle, ThreadState
+from hibernaut.tools.results import fit
+
+
+class Task(msgspec.Struct, frozen=True):
+    """What the command line asks for."""
+
+    text: str
+    setting: Setting
+    thread_id: str | None
+    timeout: float | None
+    wait: bool
+    as_json: bool
+
+    @property
+    def kept(self) -> bool:
+        """Whether the thread outlives this process."""
+        return self.setting.store != MEMORY
+
+
+@click.command()
+@click.argument("text", metavar="TASK")
+@options.stores(required=False)
+@click.option(
+    "--thread", "thread_id", type=options.WORD, metavar="ID", help="Go on with this thread; a new one gets this id."
+)
+@options.models
+@options.tools
+@options.instructions
+@options.tenants
+@click.option(
+    "--timeout",
+    type=click.FloatRange(0, min_open=True),
+    metavar="SECONDS",
+    help="Leave after so long; with --store the thread goes on waiting.",
+)
+@click.option(
+    "--wait/--no-wait",
+    default=True,
+    help="Stay while the agent sleeps or waits for a deferred call (the default), or leave it then (needs --store).",
+)
+@options.json_lines
+def run(
+    text: str,
+    store: str | None,
+    thread_id: str | None,
+    model: str,
+    tools: tuple[str, ...],
+    instructions: str,
+    tenant: str,
+    timeout: float | None,
+    *,
+    wait: bool,
+    as_json: bool,
+) -> None:
+    """Give an agent one task and print what it does.
+
+    TASK is the text, or - to read it from standard input. Without --store the agent lives as long as this command.
+    The exit code says how it ended; `hibernaut --help` lists them.
+
+    \b
+    hibernaut run "Say hello" --model echo
+    hibernaut run "Fix the build" --model my.py:model --tools my.py
+    hibernaut run - --store agents.db --thread builds --no-wait < task.txt
+    """
+    setting = Setting(store or MEMORY, tenant, model, tools, instructions)
+    task = Task(options.text_or_stdin(text), setting, thread_id, timeout, wait, as_json)
+    if not wait and not task.kept:
+        raise click.UsageError("--no-wait needs --store: an agent in memory cannot be left")
+    click.get_current_context().exit(run_async(_run(task)))
+
+
+async def _run(task: Task) -> int:
+    setting = task.setting
+    tools = load_tools(setting.tools)
+    async with opened(setting, tools=tools, run=True) as system:
+        handle = await existing(system, task.thread_id)
+        cursor = ""
+        if handle is None:
+            check_new(setting)
+        else:
+            cursor = str(Cursor((await handle.state()).version))
+            for remark in await check_old(system, handle.thread_id, setting, tools):
+                _remark(f"note: {remark}")
+        teller = JsonLines(sys.stdout) if task.as_json else _narrator(task.text)
+        handle = await _say(system, task)
+        follower = Follower(handle, cursor, teller)
+        try:
+            async with asyncio.timeout(task.timeout):
+                state = await follower.show_until_over(system, wait=task.wait, kept=task.kept)
+        except TimeoutError:
+            _leave(task, teller, handle, "The time is up")
+            raise Leave(WAITING) from None
+        except asyncio.CancelledError:
+            _leave(task, teller, handle, "Interrupted")
+            raise
+        teller.end()
+        return _end(task, state)
+
+
+def _narrator(text: str) -> Narrator:
+    narrator = Narrator(Printed(sys.stdout), echo=True)
+    narrator.said(plain_text(fit(text)[0]))
+    return narrator
+
+
+async def _say(system: AgentSystem, task: Task) -> ThreadHandle:
+    if task.thread_id is None:
+        return await system.launch(message=task.text)
+    await system.send(task.thread_id, task.text)
+    return await system.thread(task.thread_id)
+
+
+def _leave(task: Task, teller: Teller, handle: ThreadHandle, why: str) -> None:
+    teller.end()
+    if task.kept:
+        _remark(f"{why}; thread {handle.thread_id} stays as it is. It goes on with: {_serving(task)}")
+    else:
+        _remark(f"{why}; the thread was in memory and is gone. Give --store to keep it.")
+
+
+def _end(task: Task, state: ThreadState) -> int:
+    """Say how it ended, unless it was answered; return the exit code."""
+    thread_id = state.thread_id
+    if state.status == "parked":
+        _remark(f"The agent is parked: {state.reason or 'no reason given'}")
+        if task.kept:
+            again = task.setting.command("run", "your text", "--thread", thread_id)
+            resume = task.setting.command("threads", "resume", thread_id)
+            _remark(f"When that is put right, say something: {again}")
+            _remark(f"or let it try again: {resume}; {_serving(task)}")
+        return PARKED
+    if state.status != "open":
+        _remark(f"The agent is {state.status}{': ' if state.reason else ''}{state.reason}")
+        return ENDED
+    if state.activity == "idle":
+        return ANSWERED
+    due = [call.due for call in state.calls if call.state == "open" and call.due]
+    tools = ", ".join(call.tool for call in state.calls if call.state == "open" and not call.tool.startswith("sleep"))
+    until = f"sleeps until {moment(min(due))}" if due else f"waits for {tools}" if tools else "waits for a word"
+    if task.kept:
+        _remark(f"Thread {thread_id} {until}. It goes on with: {_serving(task)}")
+    else:
+        _remark(f"The agent {until}, which cannot come to a store in memory. Give --store to keep it.")
+    return WAITING
+
+
+def _serving(task: Task) -> str:
+    return task.setting.command("serve", "--local")
+
+
+def _remark(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
