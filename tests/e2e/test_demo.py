@@ -1,0 +1,148 @@
+"""The demo through the real command and with its real processes: it holds what it claims, or says what is off."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+
+from hibernaut.cli.demo.processes import residents
+
+COMMAND = [sys.executable, "-m", "hibernaut.cli", "demo", "--fast"]
+LONGEST_LINE = 80
+LONGEST_RUN = 20
+"""Seconds."""
+
+
+@contextmanager
+def running_demo(folder: Path) -> Iterator[subprocess.Popen[str]]:
+    demo = subprocess.Popen(
+        [*COMMAND, "--store", str(folder / "agents.db")],
+        env={**os.environ, "TMPDIR": str(folder)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+    )
+    with demo:
+        yield demo
+
+
+def read_until(demo: subprocess.Popen[str], pattern: str) -> re.Match[str]:
+    assert demo.stdout is not None
+    for line in demo.stdout:
+        if found := re.search(pattern, line):
+            return found
+    pytest.fail(f"the demo ended before it said {pattern!r}")
+
+
+def finish(demo: subprocess.Popen[str]) -> tuple[int, str]:
+    """Return the exit code and what was said of errors."""
+    _, errors = demo.communicate(timeout=LONGEST_RUN)
+    return demo.returncode, errors
+
+
+def left_over(folder: Path) -> list[object]:
+    """Return the processes that still run, and what is in the folder besides the store."""
+    files = [path.name for path in folder.iterdir() if not path.name.startswith("agents.db")]
+    return [*residents(folder / "agents.db"), *files]
+
+
+def test_the_demo_finds_all_that_it_claims(tmp_path: Path) -> None:
+    demo = subprocess.run(
+        [*COMMAND, "--json"],
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+        capture_output=True,
+        encoding="utf-8",
+        timeout=LONGEST_RUN,
+        check=False,
+    )
+    assert demo.returncode == 0, demo.stderr
+    facts = json.loads(demo.stdout)
+    assert [(stage["name"], roles(stage), stage["commits"], stage["waiting"]) for stage in facts["stages"]] == [
+        ("asleep", ["engine", "build"], 2, 0),
+        ("killed", ["build"], 2, 0),
+        ("delivered", [], 2, 1),
+        ("asleep_again", ["engine", "build"], 4, 0),
+        ("answered", ["engine"], 5, 0),
+        ("over", [], 5, 0),
+    ]
+    asleep, killed, delivered, again, *_ = facts["stages"]
+    assert sizes(asleep) == sizes(killed) == sizes(delivered)
+    assert [build["pid"] for build in asleep["processes"][1:]] == [build["pid"] for build in killed["processes"]]
+    assert len({process["pid"] for process in asleep["processes"] + again["processes"]}) == 4
+    assert [(build["performed"], build["passed"]) for build in facts["builds"]] == [(1, False), (1, True)]
+    assert len({build["request"] for build in facts["builds"]}) == 2
+    assert facts["receipts_verified"] == 5
+    assert 0 < facts["seconds"] < LONGEST_RUN
+    assert left_over(tmp_path) == []
+    story = demo.stderr.splitlines()
+    assert [line for line in story if len(line) > LONGEST_LINE or "\x1b" in line] == []
+    for number in range(1, 7):
+        assert any(line.startswith(f"{number}. ") for line in story)
+
+
+def roles(stage: dict[str, Any]) -> list[str]:
+    return [process["role"] for process in stage["processes"]]
+
+
+def sizes(stage: dict[str, Any]) -> tuple[int, int, int]:
+    return stage["head"], stage["history"], stage["receipts"]
+
+
+def test_a_build_that_brings_no_report_is_told_in_one_line(tmp_path: Path) -> None:
+    with running_demo(tmp_path) as demo:
+        build = int(read_until(demo, r"build (\d+) \(")[1])
+        os.kill(build, signal.SIGKILL)
+        code, errors = finish(demo)
+    assert code == 1
+    assert errors == "Error: the demo stopped: the build ended too early\n"
+    assert left_over(tmp_path) == []
+
+
+def test_a_history_that_somebody_changed_is_told_in_one_line(tmp_path: Path) -> None:
+    with running_demo(tmp_path) as demo:
+        read_until(demo, r"^2\. ")
+        change_history(tmp_path / "agents.db", b"newest", b"oldest")
+        code, errors = finish(demo)
+    assert code == 7
+    assert errors == "Error: the history at version 1 is not the one its receipt names\n"
+    assert left_over(tmp_path) == []
+
+
+def change_history(store: Path, before: bytes, after: bytes) -> None:
+    connection = apsw.Connection(str(store))
+    connection.set_busy_timeout(10_000)
+    with connection:
+        pages = [(place, page) for place, page in connection.execute("SELECT place, page FROM log") if before in page]
+        for place, page in pages:
+            connection.execute("UPDATE log SET page = ? WHERE place = ?", (page.replace(before, after), place))
+    connection.close()
+    assert len(pages) == 1
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_an_interrupted_demo_leaves_nothing_behind(number: signal.Signals, tmp_path: Path) -> None:
+    with running_demo(tmp_path) as demo:
+        read_until(demo, r"build \d+ \(")
+        demo.send_signal(number)
+        code, errors = finish(demo)
+    assert (code, errors) == (128 + number, "")
+    assert left_over(tmp_path) == []
+
+
+def test_a_store_that_exists_is_not_touched(tmp_path: Path) -> None:
+    store = tmp_path / "agents.db"
+    store.write_text("mine", encoding="utf-8")
+    with running_demo(tmp_path) as demo:
+        code, errors = finish(demo)
+    assert code == 2
+    assert "exists already" in errors
+    assert store.read_text(encoding="utf-8") == "mine"

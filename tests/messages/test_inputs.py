@@ -1,0 +1,129 @@
+"""The stored form of an input: it never changes, and what cannot be read is said to be so."""
+
+import msgspec
+import pytest
+
+from hibernaut.codec import pack
+from hibernaut.errors import StoreCorrupt
+from hibernaut.messages.inputs import (
+    EVENT,
+    RESULT,
+    UPKEEP,
+    USER,
+    Command,
+    Event,
+    InputContent,
+    InputMessage,
+    Timer,
+    ToolResult,
+    UserText,
+    decode_input,
+    encode_input,
+    urgency,
+)
+from hibernaut.messages.parts import Image, Text
+
+GOLDEN: list[tuple[InputContent, str]] = [
+    (UserText("Hello", "ada"), "95a26d31a17493a475736572a548656c6c6fa3616461a3617069a77b2261223a317d"),
+    (
+        UserText((Text("Look"), Image("image/png", b"\x01", b"\x02", "http://x/y"))),
+        "95a26d31a17493a4757365729292a174a44c6f6f6b95a169a9696d6167652f706e67c40101c40102aa687474703a2f2f782f79a0a3617069a77b2261223a317d",
+    ),
+    (
+        ToolResult("call_a", "fine", is_error=True, subscription=True, display="[]"),
+        "95a26d31a17496a6726573756c74a663616c6c5f61a466696e65c3c3a25b5da3617069a77b2261223a317d",
+    ),
+    (
+        Event("call_a", "a push", "e1", associative=True, final=True, sequence=7),
+        "95a26d31a17497a56576656e74a663616c6c5f61a6612070757368a26531c3c307a3617069a77b2261223a317d",
+    ),
+    (
+        Timer("sleep", 1_700_000_000_000, "call_a"),
+        "95a26d31a17494a574696d6572a5736c656570cf0000018bcfe56800a663616c6c5f61a3617069a77b2261223a317d",
+    ),
+    (
+        Command("cancel", "call_a", "too slow"),
+        "95a26d31a17494a7636f6d6d616e64a663616e63656ca663616c6c5f61a8746f6f20736c6f77a3617069a77b2261223a317d",
+    ),
+]
+
+
+def message(content: InputContent) -> InputMessage:
+    return InputMessage("m1", "t", content, "api", '{"a":1}')
+
+
+@pytest.mark.parametrize("content, stored", GOLDEN, ids=lambda value: type(value).__name__)
+def test_the_stored_form_of_an_input_does_not_change(content: InputContent, stored: str) -> None:
+    assert encode_input(message(content)).hex() == stored
+    assert decode_input(bytes.fromhex(stored)) == message(content)
+
+
+def test_there_is_a_golden_form_of_every_kind_of_input() -> None:
+    assert {type(content) for content, _ in GOLDEN} == set(InputContent.__args__)
+
+
+@pytest.mark.parametrize("content, stored", GOLDEN, ids=lambda value: type(value).__name__)
+def test_fields_that_a_newer_version_added_to_an_input_are_left_aside(content: InputContent, stored: str) -> None:
+    fields = msgspec.msgpack.decode(bytes.fromhex(stored))
+    fields[2] += ["added", 1]
+    assert decode_input(pack([*fields, {"added": True}])) == message(content)
+
+
+@pytest.mark.parametrize(
+    "stored, content",
+    [
+        (["user", "Hello"], UserText("Hello")),
+        (["result", "call_a", "fine"], ToolResult("call_a", "fine")),
+        (["event", "call_a", "a push"], Event("call_a", "a push")),
+        (["timer", "retry", 5], Timer("retry", 5)),
+        (["command", "stop"], Command("stop")),
+    ],
+)
+def test_fields_that_an_older_version_did_not_write_have_their_defaults(
+    stored: list[object], content: InputContent
+) -> None:
+    assert decode_input(pack(["m1", "t", stored])) == InputMessage("m1", "t", content)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\xc1",
+        b"\x90",
+        pack(["m1", "t", ["telepathy", "boo"]]),
+        pack(["m1", "t", ["command", "explode"]]),
+        pack(["m1", "t", ["timer", "sleep", "soon"]]),
+        b"\x93\xa2m1\xa1t\x92\xa4user\xa1\xff",
+    ],
+)
+def test_a22_an_input_that_cannot_be_read_is_corrupt(data: bytes) -> None:
+    with pytest.raises(StoreCorrupt, match="an input message cannot be read"):
+        decode_input(data)
+
+
+def test_an_input_that_was_cut_off_anywhere_is_corrupt() -> None:
+    data = encode_input(message(UserText("Héllo")))
+    for end in range(len(data)):
+        with pytest.raises(StoreCorrupt, match="an input message cannot be read"):
+            decode_input(data[:end])
+
+
+@pytest.mark.parametrize(
+    "content, expected",
+    [
+        (UserText("Hello"), USER),
+        (Command("stop"), USER),
+        (ToolResult("call_a", "fine"), RESULT),
+        (Timer("sleep", 5, "call_a"), RESULT),
+        (Event("call_a", "a push"), EVENT),
+        (Timer("deadline", 5, "call_a"), UPKEEP),
+        (Timer("retry", 5), UPKEEP),
+    ],
+)
+def test_users_come_before_results_before_events_before_upkeep(content: InputContent, expected: int) -> None:
+    assert urgency(content) == expected
+
+
+def test_classes_of_urgency_are_in_order() -> None:
+    assert USER < RESULT < EVENT < UPKEEP
