@@ -104,7 +104,6 @@ class AgentSystem:
         options: how threads behave that are launched without options of their own.
         tenant: whose threads this system sees and makes.
         run: whether an engine runs here. Without one, this is a client of a store on which another process runs one.
-        builtins: whether threads have the sleep tools and `set_title`.
         max_slices: slices that run at the same time.
         clock, ids: where time and names come from; a test passes its own.
 
@@ -595,7 +594,9 @@ def _by_name(functions: Iterable[AnyTool | Callable[..., Any]]) -> dict[str, Any
     for function in functions:
         one = function if isinstance(function, Tool) else tool(function)
         if one.name in tools:
-            raise ConfigurationError(f"two tools are called {one.name!r}; rename one with @tool(name=…)")
+            raise ConfigurationError(
+                f"two tools are called {one.name!r}: {tools[one.name].where} and {one.where}; rename one with @tool(name=…)"
+            )
         tools[one.name] = one
     return tools
 

@@ -19,7 +19,9 @@ from hibernaut.cli.demo.processes import residents
 COMMAND = [sys.executable, "-m", "hibernaut.cli", "demo", "--fast"]
 LONGEST_LINE = 80
 LONGEST_RUN = 20
-"""Seconds."""
+"""Seconds that the demo may say it took."""
+PATIENCE = 50
+"""Seconds until a test gives up on it."""
 
 
 @contextmanager
@@ -45,7 +47,7 @@ def read_until(demo: subprocess.Popen[str], pattern: str) -> re.Match[str]:
 
 def finish(demo: subprocess.Popen[str]) -> tuple[int, str]:
     """Return the exit code and what was said of errors."""
-    _, errors = demo.communicate(timeout=LONGEST_RUN)
+    _, errors = demo.communicate(timeout=PATIENCE)
     return demo.returncode, errors
 
 
@@ -61,7 +63,7 @@ def test_the_demo_finds_all_that_it_claims(tmp_path: Path) -> None:
         env={**os.environ, "TMPDIR": str(tmp_path)},
         capture_output=True,
         encoding="utf-8",
-        timeout=LONGEST_RUN,
+        timeout=PATIENCE,
         check=False,
     )
     assert demo.returncode == 0, demo.stderr
@@ -104,6 +106,17 @@ def test_a_build_that_brings_no_report_is_told_in_one_line(tmp_path: Path) -> No
         code, errors = finish(demo)
     assert code == 1
     assert errors == "Error: the demo stopped: the build ended too early\n"
+    assert left_over(tmp_path) == []
+
+
+def test_an_engine_that_dies_by_itself_is_told_in_one_line(tmp_path: Path) -> None:
+    with running_demo(tmp_path) as demo:
+        read_until(demo, r"^4\. ")
+        engine = int(read_until(demo, r"engine +process (\d+)")[1])
+        os.kill(engine, signal.SIGKILL)
+        code, errors = finish(demo)
+    assert code == 1
+    assert errors == f"Error: the demo stopped: the engine, process {engine}, ended by itself\n"
     assert left_over(tmp_path) == []
 
 

@@ -2,8 +2,8 @@
 
 Here more is checked than one commit can show: what became of every text, result and event that was handed in.
 
-Every step draws a seed and what happens follows from it: few examples come further this way than with a strategy for each
-choice, and a failure still shrinks to the few steps that it needs.
+Every step draws a seed and what happens follows from it: few examples come further this way than with a strategy for
+each choice, and a failure still shrinks to the few steps that it needs.
 """
 
 from random import Random
@@ -35,7 +35,7 @@ HAPPENINGS = {"text": 3, "end": 5, "result": 3, "event": 4, "time": 4, "command"
 def some_options(chance: Random) -> ThreadOptions:
     return ThreadOptions(
         parallel_calls=chance.randint(1, 3),
-        on_user_text=chance.choice(["detach", "detach", "cancel"]),  # type: ignore[arg-type]  # one of its words
+        on_user_text=chance.choice(["detach", "detach", "cancel"]),
         max_attempts=chance.randint(1, 3),
         max_repeats=chance.randint(2, 3),
         max_continuations=chance.randint(0, 2),
@@ -46,8 +46,9 @@ def some_options(chance: Random) -> ThreadOptions:
 
 
 def a_part(chance: Random) -> str | TurnPart:
-    if chance.random() < 0.3:
-        return chance.choice(["I see.", "\n", REASONING])
+    kind = chance.random()
+    if kind < 0.3:
+        return REASONING if kind < 0.1 else chance.choice(["I see.", "\n"])
     return call(chance.choice(TOOLS), complete=chance.random() < 0.9)
 
 
@@ -56,7 +57,7 @@ def a_reaction(chance: Random) -> Reaction:
     if kind < 0.1:
         return chance.choice(FAILURES)
     if kind < 0.2:
-        return cut_short(*chance.choice([("I se",), (REASONING,), (REASONING, " ", "I")]))
+        return cut_short(REASONING, *chance.choice([["I se"], [], [" ", "I"]]))
     parts = [a_part(chance) for _ in range(chance.randint(0, 4))]
     return says(*parts, reason="length" if chance.random() < 0.1 else "end", usage=Usage(1, 1))
 

@@ -1,8 +1,8 @@
 """Every store against a model that is too simple to be wrong: dictionaries, lists, and a scan for every question."""
 
 import asyncio
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
 
 import msgspec
 import pytest
@@ -18,7 +18,7 @@ from hypothesis.stateful import (
 )
 
 from hibernaut.errors import StaleClaim
-from hibernaut.kernel.commit import Effect, SliceCommit
+from hibernaut.kernel.commit import Effect, Outgoing, SliceCommit
 from hibernaut.kernel.head import Status
 from hibernaut.messages.inputs import RESULT, USER, InputMessage, urgency
 from hibernaut.stores.protocol import CLAIM_MESSAGES, DEAD_AFTER, URGENCY_PENALTY, Claim, Outcome, Owner, Store
@@ -37,6 +37,8 @@ from tests.store_conformance.scenario import (
 
 THREADS = ("a", "b", "c")
 ENGINES = ("x", "y", "z")
+Maker = Callable[[str, str], InputMessage]
+
 MOST_CLAIMS = 8
 """Claims that are remembered, to be used when they may long be over."""
 
@@ -159,8 +161,61 @@ threads = st.sampled_from(THREADS)
 delays = st.sampled_from([0, 0, 0, 1, 300, 1_500, 20_000])
 ids = st.integers(0, 11)
 indices = st.integers(0, MOST_CLAIMS - 1)
-makers = st.sampled_from([user, result, event, timer])
-statuses: st.SearchStrategy[Status] = st.sampled_from(["open", "open", "open", "open", "stopped", "parked", "closed"])
+makers: st.SearchStrategy[Maker] = st.sampled_from([user, result, event, timer])
+requests = st.integers(0, 4)
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """What a commit does with the inbox as it is then. Messages are chosen by their place in it."""
+
+    consumed: Literal["all", "first", "none"]
+    deferred: int | None
+    """Delay of the last message that is not consumed."""
+    dropped: int | None
+    """Place of the timer to drop."""
+    outgoing: tuple[Maker, int, str, int] | None
+    effects: list[int]
+    settled: list[int]
+    status: Status
+    continues: bool
+
+    def commit(self, thread_id: str, thread: Thread, now: int) -> SliceCommit:
+        inbox = [one.message.message_id for one in thread.inbox]
+        consumed = {"all": inbox, "first": [*inbox[:1], "unheard of"], "none": []}[self.consumed]
+        rest = [name for name in inbox if name not in consumed]
+        outgoing: tuple[Outgoing, ...] = ()
+        if self.outgoing:
+            make, number, receiver, delay = self.outgoing
+            outgoing = sent_to(make(f"m{number}", receiver), due=now + delay if delay else 0)
+        return SliceCommit(
+            thread_id,
+            thread.version + 1,
+            b"head",
+            b"page",
+            b"receipt",
+            self.status,
+            consumed=tuple(consumed),
+            deferred=() if self.deferred is None else ((rest[-1] if rest else "m0", now + self.deferred),),
+            dropped=() if self.dropped is None else tuple(inbox[self.dropped :][:1]),
+            outgoing=outgoing,
+            effects=tuple(invoke(f"r{number}") for number in self.effects),
+            settled=tuple(f"r{number}" for number in self.settled),
+            continues=self.continues,
+            at=now,
+        )
+
+
+plans = st.builds(
+    Plan,
+    consumed=st.sampled_from(["all", "all", "first", "none"]),
+    deferred=st.sampled_from([None, None, 0, 300, 20_000]),
+    dropped=st.sampled_from([None, None, 0, 1]),
+    outgoing=st.none() | st.tuples(makers, ids, threads, delays),
+    effects=st.lists(requests, max_size=2),
+    settled=st.lists(requests, max_size=2),
+    status=st.sampled_from(["open", "open", "open", "open", "open", "stopped", "parked", "closed"]),
+    continues=st.sampled_from([False, False, False, True]),
+)
 
 
 class StoreMachine(RuleBasedStateMachine):
@@ -188,9 +243,15 @@ class StoreMachine(RuleBasedStateMachine):
         made = [new_thread(name) for name in THREADS]
         assert self.runner.run(self.store.create(made, [], START)) == []
 
-    @rule(milliseconds=st.sampled_from([1, 200, 1_000, DEAD_AFTER // 2]))
-    def wait(self, milliseconds: int) -> None:
+    @rule(milliseconds=st.sampled_from([1, 300, 1_000, DEAD_AFTER // 2, DEAD_AFTER]), beating=st.sets(engines))
+    def wait(self, milliseconds: int, beating: set[str]) -> None:
         self.now += milliseconds
+        for engine in sorted(beating):
+            self.beat(engine)
+
+    def beat(self, engine: str) -> None:
+        self.model.seen[engine] = self.now
+        self.runner.run(self.store.beat(Owner(engine), self.now))
 
     @rule(
         makes=st.lists(st.tuples(makers, ids, st.sampled_from((*THREADS, "nobody"))), min_size=1, max_size=3),
@@ -203,11 +264,6 @@ class StoreMachine(RuleBasedStateMachine):
         assert self.runner.run(self.store.put(messages, self.now, due=due)) == expected
 
     @rule(engine=engines)
-    def beat(self, engine: str) -> None:
-        self.model.seen[engine] = self.now
-        self.runner.run(self.store.beat(Owner(engine), self.now))
-
-    @rule(engine=engines)
     def leave(self, engine: str) -> None:
         self.model.seen.pop(engine, None)
         for thread in self.model.threads.values():
@@ -215,8 +271,13 @@ class StoreMachine(RuleBasedStateMachine):
                 thread.owner = ""
         self.runner.run(self.store.leave(Owner(engine)))
 
-    @rule(engine=engines, limit=st.integers(1, 3), named=st.none() | st.lists(threads, max_size=2))
-    def claim(self, engine: str, limit: int, named: list[str] | None) -> None:
+    @rule(
+        engine=engines,
+        limit=st.integers(1, 3),
+        named=st.none() | st.lists(threads, max_size=2),
+        plan=st.none() | plans,
+    )
+    def claim(self, engine: str, limit: int, named: list[str] | None, plan: Plan | None) -> None:
         self.beat(engine)
         free = self.model.free(engine, self.now)
         ready = {
@@ -236,6 +297,9 @@ class StoreMachine(RuleBasedStateMachine):
             assert (claim.tries, claim.version) == (thread.tries, thread.version)
             assert names(claim.messages) == thread.deliverable(self.now)
         self.claims = [*claims, *self.claims][:MOST_CLAIMS]
+        if plan:
+            for index in range(len(claims)):
+                self.commit(index, plan, 0, keep=False)
 
     def _check_order(self, order: Sequence[str], left: Sequence[Thread]) -> None:
         """A message that is not due yet may or may not already speak for the rank of its thread."""
@@ -245,10 +309,7 @@ class StoreMachine(RuleBasedStateMachine):
             for later in [*chosen[place + 1 :], *left]:
                 assert least <= min(rank for moment, rank in later.places() if moment <= self.now)
 
-    @precondition(lambda self: self.claims)
-    @rule(index=indices)
-    def take(self, index: int) -> None:
-        claim = self.claims[index % len(self.claims)]
+    def take(self, claim: Claim) -> None:
         if self.model.holds(claim):
             messages = self.runner.run(self.store.take(claim, self.now))
             assert names(messages) == self.model.threads[claim.thread_id].deliverable(self.now)
@@ -267,11 +328,13 @@ class StoreMachine(RuleBasedStateMachine):
         self.runner.run(self.store.release(claim, not_before))
 
     @precondition(lambda self: self.claims)
-    @rule(data=st.data(), index=indices, skip=st.sampled_from([0, 0, 0, 0, 0, 1]), keep=st.booleans())
-    def commit(self, data: st.DataObject, index: int, skip: int, keep: bool) -> None:
+    @rule(index=indices, plan=plans, skip=st.sampled_from([0, 0, 0, 0, 0, 1]), keep=st.booleans())
+    def commit(self, index: int, plan: Plan, skip: int, keep: bool) -> None:
         claim = self.claims[index % len(self.claims)]
+        self.take(claim)
         thread = self.model.threads[claim.thread_id]
-        commit = data.draw(self._commits(claim.thread_id, thread, thread.version + 1 + skip))
+        commit = plan.commit(claim.thread_id, thread, self.now)
+        commit = msgspec.structs.replace(commit, version=commit.version + skip)
         if self.model.holds(claim) and not skip:
             self.runner.run(self.store.commit(claim, commit, keep=keep))
             self.model.commit(commit, keep=keep)
@@ -279,54 +342,32 @@ class StoreMachine(RuleBasedStateMachine):
             with pytest.raises(StaleClaim):
                 self.runner.run(self.store.commit(claim, commit, keep=keep))
 
-    def _commits(self, thread_id: str, thread: Thread, version: int) -> st.SearchStrategy[SliceCommit]:
-        inbox = [one.message.message_id for one in thread.inbox]
-        some = st.lists(st.sampled_from([*inbox, *inbox, "m0", "unheard of"]), max_size=3).map(tuple)
-        moments = st.tuples(st.sampled_from([*inbox, "m0"]), delays.map(lambda delay: self.now + delay))
-        requests = st.lists(st.integers(0, 4).map(lambda number: f"r{number}"), max_size=2)
-        outgoing = st.tuples(makers, ids, threads, delays).map(
-            lambda made: sent_to(made[0](f"m{made[1]}", made[2]), due=self.now + made[3] if made[3] else 0)
-        )
-        return st.builds(
-            SliceCommit,
-            thread_id=st.just(thread_id),
-            version=st.just(version),
-            head=st.just(b"head"),
-            page=st.sampled_from([b"", b"page"]),
-            receipt=st.just(b"receipt"),
-            status=statuses,
-            consumed=some | st.just(tuple(inbox)),
-            deferred=st.lists(moments, max_size=2, unique_by=lambda pair: pair[0]).map(tuple),
-            dropped=some,
-            outgoing=st.just(()) | outgoing,
-            effects=requests.map(lambda names: tuple(map(invoke, names))),
-            settled=requests.map(tuple),
-            continues=st.sampled_from([False, False, False, True]),
-            at=st.just(self.now),
-        )
-
-    @rule(engine=engines, numbers=st.lists(st.integers(0, 4), unique=True, max_size=3))
-    def start_effects(self, engine: str, numbers: list[int]) -> None:
-        self.beat(engine)
+    @precondition(lambda self: self.model.effects)
+    @rule(
+        engine=engines,
+        numbers=st.lists(requests, min_size=1, max_size=3, unique=True),
+        action=st.sampled_from(["start", "start", "accept", "settle"]),
+    )
+    def move_effects(self, engine: str, numbers: list[int], action: str) -> None:
         requests = [f"r{number}" for number in numbers]
-        held = [self.model.effects.get(request) for request in requests]
-        mine = [owed for owed in held if owed and owed.state == "pending" and owed.owner == engine]
-        started = self.runner.run(self.store.start_effects(Owner(engine), requests))
-        assert started == [owed.effect.request_id for owed in mine]
-        for owed in mine:
-            owed.state = "sent"
+        held = [owed for request in requests if (owed := self.model.effects.get(request))]
+        if action == "start":
+            self.beat(engine)
+            mine = [owed for owed in held if owed.state == "pending" and owed.owner == engine]
+            started = self.runner.run(self.store.start_effects(Owner(engine), requests))
+            assert started == [owed.effect.request_id for owed in mine]
+            for owed in mine:
+                owed.state = "sent"
+        elif action == "accept":
+            self.runner.run(self.store.accept_effects(requests))
+            for owed in held:
+                owed.state = "accepted"
+        else:
+            self.runner.run(self.store.settle_effects(requests))
+            for owed in held:
+                del self.model.effects[owed.effect.request_id]
 
-    @rule(number=st.integers(0, 4))
-    def accept_effect(self, number: int) -> None:
-        self.runner.run(self.store.accept_effects([f"r{number}"]))
-        if f"r{number}" in self.model.effects:
-            self.model.effects[f"r{number}"].state = "accepted"
-
-    @rule(number=st.integers(0, 4))
-    def settle_effect(self, number: int) -> None:
-        self.runner.run(self.store.settle_effects([f"r{number}"]))
-        self.model.effects.pop(f"r{number}", None)
-
+    @precondition(lambda self: self.model.effects)
     @rule(engine=engines, limit=st.integers(1, 3))
     def adopt_effects(self, engine: str, limit: int) -> None:
         self.beat(engine)

@@ -27,7 +27,7 @@ TEXT = st.text(st.characters(exclude_characters="\u2400\u241b\x00", exclude_cate
 VALUES: st.SearchStrategy[JSON] = st.recursive(
     st.none() | st.booleans() | INTEGERS | FLOATS | TEXT | st.sampled_from(['": ', "a:b", '\\":', "{", "]"]),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXT, inner, max_size=4),
-    max_leaves=20,
+    max_leaves=8,
 )
 OBJECTS: st.SearchStrategy[dict[str, JSON]] = st.dictionaries(TEXT, VALUES, max_size=5)
 

@@ -50,6 +50,9 @@ SUBSCRIPTION_DIED = "The subscription has ended: the process that ran it is gone
 NOT_HERE = "{tool} cannot be used here: this engine keeps nothing between messages, so it cannot keep a subscription."
 
 
+_NOTHING = object()
+
+
 class Work(msgspec.Struct, frozen=True):
     """An effect, with what its tool may know of the thread."""
 
@@ -103,9 +106,10 @@ class Dispatcher:
 
     async def perform_here(self, work: Sequence[Work]) -> None:
         """Perform effects and return when their results are stored."""
-        tasks = [self._begin(one, started=False) for one in work]
-        if tasks:
-            await asyncio.wait(tasks)
+        for one in work:
+            self._begin(one, started=False)
+        if work:
+            await asyncio.wait([self._running[one.effect.request_id] for one in work])
 
     async def settle_orphan(self, row: EffectRow) -> None:
         """Do what is right for an effect whose engine died.
@@ -155,12 +159,11 @@ class Dispatcher:
 
     # One invocation
 
-    def _begin(self, work: Work, *, started: bool) -> asyncio.Task[None]:
+    def _begin(self, work: Work, *, started: bool) -> None:
         request = work.effect.request_id
         task = self._tasks.create_task(self._invoke(work, started=started))
         self._running[request] = task
         task.add_done_callback(lambda _: self._over(request))
-        return task
 
     def _over(self, request: str) -> None:
         self._running.pop(request, None)
@@ -196,14 +199,14 @@ class Dispatcher:
         return bool(await self._store.start_effects(self._owner, [request_id]))
 
     async def _call(self, tool: AnyTool, work: Work) -> None:
+        limit = asyncio.timeout(tool.timeout / 1000 if tool.timeout else None)
         try:
             arguments = tool.keywords(work.effect.arguments, await self._context(tool, work))
-            async with asyncio.timeout(tool.timeout / 1000 if tool.timeout else None):
+            async with limit:
                 value = await _value(tool, arguments)
-            outcome = None if isinstance(value, Deferred) else outcome_of(value)
+            outcome = _outcome(value, work.effect)
         except TimeoutError as error:
-            late = Outcome(f"Error: {tool.name} did not answer within {tool.timeout / 1000:g} s.", is_error=True)
-            outcome = late if tool.timeout else failure(error)
+            outcome = _too_late(tool) if limit.expired() else failure(error)
         except Exception as error:  # a tool is a stranger: whatever it raises is its answer
             logger.info("tool %s failed", tool.name, exc_info=True)
             outcome = failure(error)
@@ -219,20 +222,27 @@ class Dispatcher:
             await self._bring(effect, work.thread_id, refusal)
             return
         number = 0
-        last = outcome_of("The subscription has ended.")
+        last = Outcome("The subscription has ended.")
+        limit = asyncio.timeout(tool.timeout / 1000 if tool.timeout else None)
         try:
             arguments = tool.keywords(effect.arguments, await self._context(tool, work))
             async with aclosing(cast("AsyncGenerator[object, None]", tool.function(**arguments))) as values:
+                async with limit:
+                    first = await anext(values, _NOTHING)
+                if first is not _NOTHING:
+                    confirmation = outcome_of(first)
+                    await self._bring(effect, work.thread_id, confirmation, subscription=True)
+                    if confirmation.is_error:
+                        return
+                    number = 1
                 async for value in values:
-                    outcome = outcome_of(value)
-                    if not number:
-                        stored = await self._bring(effect, work.thread_id, outcome, subscription=True)
-                    else:
-                        stored = await self._bring_event(tool, work, outcome, number)
+                    stored = await self._bring_event(tool, work, outcome_of(value), number)
                     number += 1
                     if stored in (Stored.CLOSED, Stored.UNKNOWN):
                         await self._retry(self._store.settle_effects, [effect.request_id])
                         return
+        except TimeoutError as error:
+            last = _too_late(tool) if limit.expired() else failure(error)
         except Exception as error:  # a tool is a stranger: whatever it raises is its answer
             logger.info("subscription %s failed", tool.name, exc_info=True)
             last = failure(error)
@@ -254,6 +264,10 @@ class Dispatcher:
         def progress(text: str) -> None:
             self._feed.progress(ToolProgress(thread_id=work.thread_id, call_id=effect.call_id, text=text))
 
+        def report(text: str) -> None:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(progress, text)
+
         return ToolContext(
             call_id=effect.call_id,
             thread_id=work.thread_id,
@@ -262,7 +276,7 @@ class Dispatcher:
             user=work.user,
             metadata=work.metadata,
             issue_token=token if tool.mode == "background" else None,
-            report=lambda text: loop.call_soon_threadsafe(progress, text),
+            report=report,
         )
 
     # Cancelling
@@ -336,6 +350,21 @@ async def _value(tool: AnyTool, arguments: dict[str, object]) -> object:
         return await asyncio.to_thread(tool.function, **arguments)
     value = tool.function(**arguments)
     return await value if inspect.isawaitable(value) else value
+
+
+def _outcome(value: object, effect: Effect) -> Outcome | None:
+    """Return how a call ended by what its tool returned; None when it goes on under its token."""
+    if not isinstance(value, Deferred):
+        return outcome_of(value)
+    if value.call_id == effect.call_id:
+        return None
+    return Outcome(
+        "Error: the tool deferred another call than its own, so nobody would answer this one.", is_error=True
+    )
+
+
+def _too_late(tool: AnyTool) -> Outcome:
+    return Outcome(f"Error: {tool.name} did not answer within {tool.timeout / 1000:g} s.", is_error=True)
 
 
 def _result(effect: Effect, thread_id: str, outcome: Outcome, *, subscription: bool = False) -> InputMessage:

@@ -45,9 +45,7 @@ class LiveStream:
 
     __slots__ = ("_counted", "_moved", "_pieces", "_scope", "inputs", "reason")
 
-    def __init__(
-        self, scope: asyncio.Timeout, pieces: Sequence[StreamPiece], now: int, inputs: frozenset[str]
-    ) -> None:
+    def __init__(self, scope: asyncio.Timeout, pieces: Sequence[StreamPiece], now: int, inputs: frozenset[str]) -> None:
         self._scope = scope
         self._pieces = pieces
         self._counted = 0
@@ -215,19 +213,19 @@ class SliceRunner:
     ) -> str:
         """Read the stream into `live.pieces`; return why it was stopped, "" if it was not."""
         thread_id, feed, received = live.thread_id, self._feed, live.pieces
+        scope = asyncio.timeout(None)
+        stream = self.streams[thread_id] = LiveStream(scope, received, self._clock.now(), inputs)
         try:
-            async with asyncio.timeout(None) as scope:
-                stream = self.streams[thread_id] = LiveStream(scope, received, self._clock.now(), inputs)
+            async with scope, aclosing(pieces):
                 if streaming is not None:
                     streaming(thread_id)
-                async with aclosing(pieces):
-                    async for piece in pieces:
-                        received.append(piece)
-                        if feed.observers:
-                            feed.moved(thread_id)
-        except TimeoutError:
+                async for piece in pieces:
+                    received.append(piece)
+                    if feed.observers:
+                        feed.moved(thread_id)
+        except TimeoutError as error:
             if not stream.reason:
-                raise
+                raise ConnectionLost(f"the provider gave up: {error or 'time-out'}") from error
         finally:
             self.streams.pop(thread_id, None)
         return stream.reason

@@ -1,5 +1,6 @@
 """The second half of a round: what the model said becomes items, calls and effects, or a failure becomes a retry."""
 
+import re
 from typing import Protocol
 
 import msgspec
@@ -63,6 +64,12 @@ class CallJudge(Protocol):
     def judge(self, tool: str, arguments: str, now: int) -> Judged:
         """Check a call: does the tool exist, may it be used, are the arguments right?"""
         ...
+
+
+LONGEST_NAME = 64
+"""Characters of a tool's name that are stored; a longer one is made up by the model."""
+
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
 
 
 def fold_turn(draft: Draft, turn: Turn, judge: CallJudge) -> None:
@@ -165,9 +172,10 @@ def _store_call(draft: Draft, part: TurnCall, position: int, judge: CallJudge, c
         judged = Judged(Refusal(f"Not run: a turn may make at most {draft.options.max_calls_per_turn} calls."))
     else:
         judged = judge.judge(part.name, part.arguments, draft.now)
-    call = Call(name, part.name, judged.arguments, version=head.version + 1)
+    tool = _NOT_IN_NAMES.sub("_", part.name)[:LONGEST_NAME] or "unnamed"
+    call = Call(name, tool, judged.arguments, version=head.version + 1)
     head.calls[name] = call
-    draft.items.append(CallItem(name, part.name, judged.arguments, part.provider_id, part.data))
+    draft.items.append(CallItem(name, tool, judged.arguments, part.provider_id, part.data))
     verdict = judged.verdict
     if isinstance(verdict, Refusal):
         draft.answer(call, verdict.reason, is_error=True)

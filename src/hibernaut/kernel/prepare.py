@@ -179,6 +179,7 @@ def _event(draft: Draft, content: Event, arrived: Delivered) -> Disposition | No
     _wake(draft)
     draft.inject(call, content.content, "event", final=content.final)
     if content.final:
+        draft.drop_timer(call)
         draft.settled.append(call.id)
         _forget(draft, call)
     return Disposition.ACCEPTED

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from hibernaut.errors import MalformedInput
-from hibernaut.messages.parts import Content
+from hibernaut.messages.parts import Content, Excerpt, Part, Text
 
 
 class Usage(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -155,4 +155,18 @@ class Cursor(msgspec.Struct, frozen=True):
 def to_record(event: AgentEvent) -> dict[str, Any]:
     """Return the event as plain values, fit for JSON; images as their type and size."""
     record: dict[str, Any] = msgspec.to_builtins(event)
+    content, usage = getattr(event, "content", ""), getattr(event, "usage", None)
+    if not isinstance(content, str):
+        record["content"] = [_part_record(part) for part in content]
+    if isinstance(usage, Usage):
+        record["usage"] = msgspec.structs.asdict(usage)
     return record
+
+
+def _part_record(part: Part) -> dict[str, Any]:
+    if isinstance(part, Text):
+        return {"type": "text", "text": part.text}
+    if isinstance(part, Excerpt):
+        return {"type": "excerpt", "text": part.text, "bytes": part.size, "blob": part.blob.hex()}
+    record = {"type": "image", "media_type": part.media_type, "bytes": len(part.data), "blob": part.blob.hex()}
+    return record | {"url": part.url}

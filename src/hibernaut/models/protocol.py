@@ -7,14 +7,7 @@ import msgspec
 
 from hibernaut.messages.items import Item
 from hibernaut.messages.stream import StreamPiece
-
-
-class ToolSpec(msgspec.Struct, frozen=True):
-    """A tool as a model is told of it. `parameters` is a JSON Schema for the arguments, as JSON text."""
-
-    name: str
-    description: str
-    parameters: str
+from hibernaut.messages.tools import ToolSpec
 
 
 class ModelRequest(msgspec.Struct, frozen=True):

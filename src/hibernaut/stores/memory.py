@@ -105,7 +105,7 @@ class _Thread(msgspec.Struct, gc=False, eq=False):
         return ThreadRow(self.thread_id, self.tenant, self.status, self.head, self.created, self.updated, waiting)
 
     def is_woken_by(self, letter: _Letter) -> bool:
-        return self.status == "open" or (letter.urgency == USER and self.status != "closed")
+        return self.status == "open" or letter.urgency == USER
 
     def hand_over(self, now: int) -> tuple[Delivered, ...]:
         """Return what a claim gives: of too many, above all those that woke the thread, or they might never come."""

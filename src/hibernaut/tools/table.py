@@ -17,7 +17,7 @@ from hibernaut.errors import MalformedInput, ToolDefinitionError
 from hibernaut.kernel.fold import Judged, Refusal, Rest, Run, Settled
 from hibernaut.messages.parts import plain_text
 from hibernaut.messages.text import clean, shorten
-from hibernaut.models.protocol import ToolSpec
+from hibernaut.messages.tools import ToolSpec
 from hibernaut.tools.arguments import canonical, parse_arguments
 from hibernaut.tools.builtin import BUILT_IN, Now
 from hibernaut.tools.results import failure

@@ -60,13 +60,16 @@ def start_build(ctx: ToolContext) -> Deferred:
     program = [sys.executable, "-P", "-m", "hibernaut.cli.demo.build"]
     with (folder / OUTPUT).open("ab") as output:
         # In a session of its own, so that nothing that befalls the engine reaches it.
-        subprocess.Popen(  # noqa: S603  # our own program, with values that the store holds
-            [*program, around.store, deferred.token, ctx.call_id, around.folder, str(around.seconds)],
-            stdin=subprocess.DEVNULL,
+        build = subprocess.Popen(  # noqa: S603  # our own program, with values that the store holds
+            [*program, around.store, ctx.call_id, around.folder, str(around.seconds)],
+            stdin=subprocess.PIPE,
             stdout=output,
             stderr=output,
             start_new_session=True,
         )
+    if build.stdin:
+        with build.stdin as pipe:  # command lines can be read by everybody, and who has the token can answer
+            pipe.write(deferred.token.encode())
     return deferred
 
 

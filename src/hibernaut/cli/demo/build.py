@@ -1,8 +1,8 @@
-"""One build, in a process of its own: `python -m hibernaut.cli.demo.build STORE TOKEN REQUEST FOLDER SECONDS`.
+"""One build, in a process of its own: `python -m hibernaut.cli.demo.build STORE REQUEST FOLDER SECONDS`.
 
 It belongs to nobody. It runs the tests of the project in FOLDER and takes at least so many SECONDS, as builds do. At
-the end it hands its result to the store, as the answer to the call that the TOKEN is for, whether or not anybody is
-there to read it.
+the end it hands its report to the store, as the answer to the call for which it read a token from its input, whether
+or not anybody is there to take it.
 """
 
 import asyncio
@@ -53,7 +53,8 @@ def begun(folder: Path) -> list[Begun]:
 
 def main() -> None:
     """Build, and deliver what came of it."""
-    store, token, request, folder, seconds = sys.argv[1:]
+    store, request, folder, seconds = sys.argv[1:]
+    token = sys.stdin.read()
     start = time.monotonic()
     project = Path(folder)
     with (project / LOG).open("a", encoding="utf-8") as log:

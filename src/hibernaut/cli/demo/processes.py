@@ -83,9 +83,8 @@ class EngineProcess:
                 start_new_session=True,
             )
         engine = cls(process, log)
-        assert process.stdout is not None  # noqa: S101  # for the type checker: it was asked for
         try:
-            line = await asyncio.wait_for(process.stdout.readline(), PATIENCE)
+            line = await asyncio.wait_for(process.stdout.readline(), PATIENCE) if process.stdout else b""
         except TimeoutError:
             raise DemoFailed("the engine did not start in time") from None
         if line.decode().strip() != READY:
@@ -103,13 +102,14 @@ class EngineProcess:
 
     async def kill(self) -> int:
         """Kill it, as a power cut would; return how it ended."""
-        self._process.kill()
+        with suppress(ProcessLookupError):
+            self._process.kill()
         return await self._ended()
 
     async def stop(self) -> int:
         """Let it end in peace; return how it ended."""
-        assert self._process.stdin is not None  # noqa: S101  # for the type checker: it was asked for
-        self._process.stdin.close()
+        if self._process.stdin:
+            self._process.stdin.close()
         return await self._ended()
 
     async def _ended(self) -> int:

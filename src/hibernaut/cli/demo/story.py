@@ -158,8 +158,7 @@ class _Story:
 
     async def _be_killed(self) -> None:
         self._voice.stage(2, "The engine is killed")
-        engine = self._running_engine()
-        self._engine = None
+        engine = self._take_engine()
         ended = await engine.kill()
         check(ended == -signal.SIGKILL, f"the engine, process {engine.pid}, ended by itself ({ended})")
         check(is_gone(engine.pid), f"process {engine.pid} is still there after kill -9")
@@ -207,8 +206,7 @@ class _Story:
 
     async def _prove(self) -> Facts:
         self._voice.stage(6, "The engine stops, and this is on record")
-        engine = self._running_engine()
-        self._engine = None
+        engine = self._take_engine()
         ended = await engine.stop()
         check(ended == 0, f"the engine did not end well ({ended}){engine.last_words()}")
         before = self._stages[0].commits
@@ -223,15 +221,14 @@ class _Story:
         check(facts.receipts_verified == stage.commits, "there is not one receipt for every commit")
         receipts = await self._thread.receipts()
         sent = Counter(request for receipt in receipts for request in receipt.dispatched)
-        check(set(sent.values()) == {1}, "a receipt says that something was sent twice")
+        wanted = Counter(event.call_id for event in self._heard if isinstance(event, ToolCall))
+        check(sent == wanted, "the receipts do not say that every call was sent exactly once")
         self._voice.good("receipts", f"{facts.receipts_verified}, one for each commit, chained: every one verified")
         self._voice.good("builds", f"{len(facts.builds)} asked for, {len(facts.builds)} performed: each exactly once")
         return facts
 
     def _check_builds(self) -> list[Build]:
-        asked = [
-            event.call_id for event in self._heard if isinstance(event, ToolCall) and event.tool == start_build.name
-        ]
+        asked = [event.call_id for event in self._calls(start_build.name)]
         performed = Counter(build.request for build in begun(self._project))
         check(
             len(asked) == BUILDS and performed == Counter(asked),
@@ -246,10 +243,11 @@ class _Story:
         self._engine = await EngineProcess.start(self._path, self._folder / "engine.log")
         self._voice.say("engine", f"process {self._engine.pid} runs the agents of the store")
 
-    def _running_engine(self) -> EngineProcess:
-        engine = self._engine
-        check(engine is not None and engine.runs, "the engine ended by itself")
-        assert engine is not None  # noqa: S101  # for the type checker: it was just checked
+    def _take_engine(self) -> EngineProcess:
+        """Return the running engine, which may end from now on."""
+        engine, self._engine = self._engine, None
+        if engine is None or not engine.runs:
+            raise DemoFailed("the engine ended by itself")
         return engine
 
     def _hold(self) -> None:
@@ -297,8 +295,9 @@ class _Story:
         return plain_text(content.content) if isinstance(content, Answer) else ""
 
     async def _has_answered(self) -> bool:
+        state = await self._thread.state()
         await self._listen()
-        return (await self._thread.state()).activity == "idle"
+        return state.activity == "idle"
 
     async def _measure(self, name: str, *roles: str) -> Stage:
         """Say what there is, once there are just these processes."""
