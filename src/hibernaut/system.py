@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, cast
 
 import msgspec
 from msgspec.structs import replace
@@ -594,9 +594,8 @@ def _by_name(functions: Iterable[AnyTool | Callable[..., Any]]) -> dict[str, Any
     for function in functions:
         one = function if isinstance(function, Tool) else tool(function)
         if one.name in tools:
-            raise ConfigurationError(
-                f"two tools are called {one.name!r}: {tools[one.name].where} and {one.where}; rename one with @tool(name=…)"
-            )
+            both = f"{tools[one.name].where} and {one.where}"
+            raise ConfigurationError(f"two tools are called {one.name!r}, {both}: rename one with @tool(name=…)")
         tools[one.name] = one
     return tools
 
@@ -608,6 +607,4 @@ def _models(model: Model | ModelSource | str | None, models: ModelSource | None)
         return source, model
     if model is None:
         return models or Models({}), ""
-    if hasattr(model, "resolve"):
-        return model, ""
-    return Models.of(model), "default"
+    return (Models.of(model), "default") if hasattr(model, "stream") else (cast("ModelSource", model), "")

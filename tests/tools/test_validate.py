@@ -190,7 +190,8 @@ def test_a_schema_that_contains_itself_may_multiply_less() -> None:
         {"$ref": "#"},
         {"allOf": [{"$ref": "#"}]},
         {"$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"anyOf": [{"$ref": "#/$defs/a"}]}}, "$ref": "#/$defs/a"},
-        {"$defs": {"a": {"properties": {"x": {"$ref": "#/$defs/b"}}, "$ref": "#/$defs/b"}, "b": {"not": {"$ref": "#/$defs/a"}}},
+        {"$defs": {"a": {"properties": {"x": {"$ref": "#/$defs/b"}}, "$ref": "#/$defs/b"},
+                   "b": {"not": {"$ref": "#/$defs/a"}}},
          "$ref": "#/$defs/a"},
     ],
 )  # fmt: skip
@@ -290,8 +291,10 @@ def test_every_problem_is_told_with_its_path() -> None:
         ({"dependentRequired": {"a": ["b"]}}, {"a": 1}, 'at $: "b" is a required property'),
         ({"allOf": [{}, {"required": ["b"]}]}, {}, 'at $: "b" is a required property'),
         ({"not": {"required": ["a"]}}, {"a": 1}, 'at $: {"a": 1} does not fit the tool\'s schema (not)'),
-        ({"propertyNames": {"maxLength": 1}}, {"ab": 1}, 'at $: {"ab": 1} does not fit the tool\'s schema (propertyNames)'),
-        ({"properties": {"a": {"contains": {"const": 1}}}}, {"a": [2]}, "at $.a: [2] does not fit the tool's schema (contains)"),
+        ({"propertyNames": {"maxLength": 1}}, {"ab": 1},
+         'at $: {"ab": 1} does not fit the tool\'s schema (propertyNames)'),
+        ({"properties": {"a": {"contains": {"const": 1}}}}, {"a": [2]},
+         "at $.a: [2] does not fit the tool's schema (contains)"),
         ({"properties": {}, "unevaluatedProperties": False}, {"b": 1},
          'at $: {"b": 1} does not fit the tool\'s schema (properties, unevaluatedProperties)'),
         ({"$defs": {"n": {"$anchor": "name", "type": "string"}}, "properties": {"a": {"$ref": "#name"}}}, {"a": 1},
@@ -301,11 +304,12 @@ def test_every_problem_is_told_with_its_path() -> None:
           "properties": {"a": {"$ref": "https://tools.example/x.json#/definitions/n"}}}, {"a": 1},
          'at $.a: 1 is not of type "string"'),
         ({"$schema": "http://json-schema.org/draft-07/schema#",
-          "properties": {"a": {"items": [{"type": "string"}], "additionalItems": {"type": "integer"}}}}, {"a": ["", ""]},
+          "properties": {"a": {"items": [{"type": "string"}], "additionalItems": {"type": "integer"}}}},
+         {"a": ["", ""]},
          'at $.a[1]: "" is not of type "integer"'),
         ({"$schema": "http://json-schema.org/draft-07/schema#",
           "properties": {"a": {"items": [{"type": "string"}], "additionalItems": False}}}, {"a": ["", ""]},
-         "at $.a: Additional items are not allowed (\"\" was unexpected)"),
+         'at $.a: Additional items are not allowed ("" was unexpected)'),
         ({"$schema": "http://json-schema.org/draft-04/schema#",
           "properties": {"a": {"type": "integer", "minimum": 0, "exclusiveMinimum": True}}}, {"a": 0},
          "at $.a: 0 is less than or equal to the minimum of 0"),
@@ -323,13 +327,28 @@ def test_problems_are_bounded_in_number_and_length() -> None:
     assert all(problem.endswith('" is not of type "integer"') for problem in problems)
 
 
-@pytest.mark.parametrize("pattern", ["^(a+)+$", "^(a|aa)+$", "^(?=a)(a|aa)+$", r"^(?:(a+)+)\1$"])
-def test_regular_expressions_take_bounded_time(pattern: str) -> None:
-    validator = compile_schema(
-        {"properties": {"a": {"pattern": pattern}}, "patternProperties": {pattern: {"type": "integer"}}}
-    )
+@pytest.mark.parametrize(
+    "pattern, words",
+    [
+        ("^(a+)+$", "does not match"),
+        ("^(a|aa)+$", "does not match"),
+        ("^(?=a)(a|aa)+$", "does not match"),
+        (r"^(?:(a+)+)\1$", "limit for backtracking count exceeded"),
+    ],
+)
+def test_regular_expressions_take_bounded_time(pattern: str, words: str) -> None:
     evil = "a" * 50_000 + "!"
-    assert len(validator.problems({"a": evil, evil: "x"})) == 1
+    problems = compile_schema({"properties": {"it": {"pattern": pattern}}}).problems({"it": evil})
+    assert len(problems) == 1
+    assert words in problems[0]
+
+
+@pytest.mark.parametrize("pattern", ["^(a+)+$", "^(a|aa)+$", "^(?=a)(a|aa)+$"])
+def test_regular_expressions_for_names_take_bounded_time(pattern: str) -> None:
+    validator = compile_schema({"patternProperties": {pattern: {"type": "integer"}}})
+    evil = "a" * 50_000
+    assert validator.problems({evil + "!": "x"}) == []
+    assert len(validator.problems({evil: "x", evil + "!": "x"})) == 1
 
 
 def test_formats_are_notes_and_not_checked() -> None:

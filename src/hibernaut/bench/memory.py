@@ -3,16 +3,19 @@
 import ctypes
 import gc
 import os
-import resource
 import sys
 from pathlib import Path
 
 
 def resident_bytes() -> int:
-    """Return the resident memory of this process, after giving back what is not in use."""
+    """Return the resident memory of this process, after giving back what is not in use.
+
+    Raises:
+        NotImplementedError: this is not Linux.
+    """
     gc.collect()
-    if sys.platform == "linux":
-        ctypes.CDLL(None).malloc_trim(0)
-        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
-        return pages * os.sysconf("SC_PAGE_SIZE")
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    if sys.platform != "linux":
+        raise NotImplementedError(f"resident memory is not measured on {sys.platform}")
+    ctypes.CDLL(None).malloc_trim(0)
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")

@@ -1,8 +1,8 @@
 """The published density workload: many agents that talk, call a tool, and then wait as data.
 
-Per turn and agent: a user text of about 130 characters; a completion of 12 chunks of about 98 characters that ends in one
-call of `run_command`; its result of about 340 characters, which comes back through the inbox; a completion of 12 more chunks.
-Every text differs from every other, so nothing is won by repetition. What runs is what always runs: the front door, the
+Per turn and agent: a user text of about 130 characters; a completion of 12 chunks of about 98 characters that ends in
+one call of `run_command`; its result of about 340 characters, which comes back through the inbox; a completion of 12
+more chunks. Every text differs from every other, so nothing is won by repetition. What runs is what always runs: the front door, the
 resident engine, the store, the receipts.
 """
 
@@ -45,10 +45,11 @@ _SENTENCES = (
 )
 _OUTPUT = (
     "running 148 tests; test planner::moves_borders ... ok; test parser::keeps_spans ... ok; "
-    "test cache::is_cold_at_start ... FAILED; failures: cache::is_cold_at_start panicked at crates/cache/src/lib.rs:211; "
+    "test cache::is_cold_at_start ... FAILED; failures: cache::is_cold_at_start panicked at "
+    "crates/cache/src/lib.rs:211; "
     "test result: FAILED. 147 passed; 1 failed; 0 ignored; finished in 2.31s; seed "
 )
-_USER = "Please look into the nightly build once more and tell me what you would change before we cut the release candidate; ticket "
+_USER = "Please look into the nightly build once more and tell me what you would change before we cut the candidate; ticket "
 
 
 class ScaleResult(msgspec.Struct, frozen=True):
@@ -117,6 +118,7 @@ async def scale(agents: int, turns: int, store: str = "memory", *, wave: int = W
     @tool
     async def run_command(command: str) -> str:
         """Run a command and return what it printed."""
+        del command
         return workload.result()
 
     with TemporaryDirectory() as folder:

@@ -225,7 +225,7 @@ class SliceRunner:
                         feed.moved(thread_id)
         except TimeoutError as error:
             if not stream.reason:
-                raise ConnectionLost(f"the provider gave up: {error or 'time-out'}") from error
+                raise ConnectionLost(f"the provider gave up: {str(error) or 'it took too long'}") from error
         finally:
             self.streams.pop(thread_id, None)
         return stream.reason

@@ -3,8 +3,8 @@
     {"content": {"type": "text", "text": "…"}, "group_id": "…"}
     {"content": {"type": "toolresult", "id": "…", "content": [{"type": "text", "text": "…"}]}, "group_id": "…"}
 
-`metadata`, `synthetic`, `display_as` and `subscription` may be left out. The message id travels beside it. Contents come
-as they were sent: whoever stores them cleans them and bounds their size (`hibernaut.tools.results.fit`).
+`metadata`, `synthetic`, `display_as` and `subscription` may be left out. The message id travels beside it. Contents
+come as they were sent: whoever stores them cleans them and bounds their size (`hibernaut.tools.results.fit`).
 """
 
 import base64
