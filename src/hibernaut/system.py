@@ -607,4 +607,6 @@ def _models(model: Model | ModelSource | str | None, models: ModelSource | None)
         return source, model
     if model is None:
         return models or Models({}), ""
-    return (Models.of(model), "default") if hasattr(model, "stream") else (cast("ModelSource", model), "")
+    if hasattr(model, "resolve"):
+        return cast("ModelSource", model), ""
+    return Models.of(cast("Model", model)), "default"

@@ -5,6 +5,7 @@ import pytest
 from hibernaut.kernel.commit import Disposition
 from hibernaut.kernel.limits import REMEMBERED_CALLS, ThreadOptions
 from hibernaut.messages.inputs import Command, Timer
+from hibernaut.messages.items import EventItem
 from tests.kernel.scenario import MINUTE, SECOND, Thread, call, calls, says
 
 TIMED_OUT = "Timed out: no result within 60 s. It may still happen."
@@ -385,6 +386,21 @@ def test_only_so_many_ended_calls_are_remembered() -> None:
     thread.run(says("Oh."))
     assert thread.fates[forgotten] == Disposition.STALE
     assert thread.fates[remembered] == Disposition.ACCEPTED
+
+
+def test_an_ended_call_is_remembered_with_little_however_large_its_arguments_were() -> None:
+    thread = Thread(ThreadOptions(on_user_text="cancel"))
+    thread.user("Write")
+    thread.run(says(call("build", '{"content": "' + "x" * 100_000 + '"}')))
+    assert len(thread.stored) > 100_000
+    thread.user("Stop that")
+    thread.run(says("Yes."))
+    assert len(thread.stored) < 1_024
+    thread.result(1, "written")
+    thread.run(says("Too late."))
+    (event,) = [item for item in thread.items if isinstance(item, EventItem)]
+    assert event.arguments.startswith('{"content": "xxx')
+    assert event.arguments.endswith('xxx"}')
 
 
 def test_call_ids_are_the_threads_own_and_the_providers_are_kept_beside_them() -> None:

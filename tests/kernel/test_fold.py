@@ -174,10 +174,12 @@ def test_an_answer_is_continued_only_so_many_times() -> None:
 
 
 def test_a_user_text_grants_new_continuations() -> None:
-    thread = asked(says("a", reason="length"), says("b", reason="length"), options=ThreadOptions(max_continuations=1))
+    thread = Thread(ThreadOptions(max_continuations=1))
+    thread.user("Go")
+    thread.round(says("a", reason="length"))
     thread.user("More")
-    thread.run(says("c", reason="length"), says("d"))
-    assert thread.story()[-3:] == ["A: c", f"note: {GO_ON}", "A: d"]
+    thread.run(says("b", reason="length"), says("c"))
+    assert thread.story()[-3:] == ["A: b", f"note: {GO_ON}", "A: c"]
 
 
 @pytest.mark.parametrize("turn", [says(reason="length"), says(REASONING, reason="length"), says(" ", reason="length")])
@@ -299,7 +301,9 @@ def test_c55_the_same_call_failing_the_same_way_parks_the_thread() -> None:
     assert thread.head.reason == "build failed the same way 5 times in a row: exit 1"
     thread.put(Command("resume"))
     thread.run(calls("build"))
-    assert (thread.head.status, thread.running()) == ("open", [6])
+    thread.result(6, "exit 1", is_error=True)
+    thread.run(says("Once more, then."))
+    assert thread.head.status == "open"
 
 
 def test_c55_a_call_that_is_refused_again_and_again_parks_the_thread() -> None:

@@ -135,6 +135,23 @@ class ThreadMachine(RuleBasedStateMachine):
         if self.thread.head.status != "closed":
             self.thread.round(a_reaction(chance))
 
+    def teardown(self) -> None:
+        """Bring the thread to rest: whatever happened, it is not stuck and nothing is left over."""
+        thread = self.thread
+        if thread.head.status == "closed" or thread.options.token_budget:
+            return
+        self.put(UserText("Finish"))
+        while thread.ready() or thread.running() or thread.alarms():
+            if thread.ready():
+                thread.round(says("Done."))
+                continue
+            for number in thread.running():
+                self.put(Event(thread.calls[number - 1], "over", associative=True, final=True))
+                thread.result(number, "over", is_error=True)
+            thread.wait(HOUR)
+        head = thread.head
+        assert (head.status, head.turn, head.owes, thread.inbox, thread.outbox) == ("open", (), False, {}, {})
+
     # What became of it all
 
     def accepted(self, *kinds: type) -> list[str]:

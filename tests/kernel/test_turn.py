@@ -14,6 +14,7 @@ from hibernaut.messages.stream import (
     CallStarted,
     Finish,
     ReasoningBlock,
+    StopReason,
     StreamPiece,
     TextDelta,
     ThinkingDelta,
@@ -45,16 +46,23 @@ def test_a_turn_has_its_parts_in_the_order_in_which_they_began() -> None:
     buffer = fed(
         *(ThinkingDelta("I "), ThinkingDelta("think"), BLOCK, TextDelta("Let me "), TextDelta("look.")),
         *(CallStarted(0, "read"), CallDelta(0, '{"path":'), CallDelta(0, '"x"}'), CallEnded(0)),
-        *(TextDelta("And that."), CallStarted(1, "write"), CallEnded(1), Finish("end", Usage(7, 3))),
+        *(TextDelta("And"), BLOCK, TextDelta("that."), CallStarted(1, "write"), CallEnded(1), Finish()),
     )
     assert said(buffer.turn()) == [
         BLOCK,
         "Let me look.",
         ("read", '{"path":"x"}', True),
-        "And that.",
+        "And",
+        BLOCK,
+        "that.",
         ("write", "", True),
     ]
-    assert (buffer.turn().reason, buffer.turn().usage) == ("end", Usage(7, 3))
+
+
+@pytest.mark.parametrize("reason", ["end", "length", "refused"])
+def test_a_turn_says_why_it_ended_and_what_it_took(reason: StopReason) -> None:
+    turn = fed(TextDelta("said"), Finish(reason, Usage(7, 3, 5))).turn()
+    assert (turn.reason, turn.usage) == (reason, Usage(7, 3, 5))
 
 
 def test_a_call_keeps_what_the_provider_gave_with_it() -> None:

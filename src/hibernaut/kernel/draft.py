@@ -9,10 +9,11 @@ import hashlib
 from hibernaut.ids import call_id
 from hibernaut.kernel.commit import Disposition, Effect, NewThread, Outgoing
 from hibernaut.kernel.head import Call, CallState, Head
-from hibernaut.kernel.limits import REMEMBERED_CALLS, ThreadOptions
+from hibernaut.kernel.limits import REMEMBERED_ARGUMENTS, REMEMBERED_CALLS, ThreadOptions
 from hibernaut.messages.inputs import InputMessage, Timer, TimerPurpose, ToolResult
 from hibernaut.messages.items import EventItem, Item, NoticeItem, ResultItem
 from hibernaut.messages.parts import Content, plain_text
+from hibernaut.messages.text import excerpt
 
 EVENT_POSITIONS = 10_000
 """Events get call ids from positions that no call of a turn reaches."""
@@ -130,6 +131,7 @@ class Draft:
     def forget_work(self, call: Call, state: CallState) -> None:
         """Cancel what works for a call, and remember it for a late result."""
         call.state = state
+        call.arguments = excerpt(call.arguments, REMEMBERED_ARGUMENTS)
         self.drop_timer(call)
         self.effects.append(Effect(f"{call.id}:cancel", "cancel", call.id, call.tool))
         over = [name for name, other in self.head.calls.items() if other.state in ("cancelled", "expired")]

@@ -51,6 +51,9 @@ RETRY_AFTER_MOST = 24 * 3_600_000
 REMEMBERED_CALLS = 64
 """Calls that were cancelled or timed out and whose late result would still be shown; the oldest are forgotten."""
 
+REMEMBERED_ARGUMENTS = 512
+"""Bytes of the arguments that are kept of such a call: they stand in the head, which is written with every commit."""
+
 INLINE_CONTENT = 64 * 1024
 """Bytes of a text or image above which it goes to a blob and an excerpt stays."""
 

@@ -1,8 +1,8 @@
 """A store in memory: for tests, for benchmarks, and for agents that may end with their process.
 
 It is also the reference for what the protocol means. No method suspends, so each is one transaction on its event
-loop; whatever can fail is worked out before the first change is made. A waiting thread is one record, its head, one
-bytes object per commit and 16 bytes per message it was ever given; it stands in no queue. Claiming costs by
+loop; whatever can fail is worked out before the first change is made. A waiting thread is one record, its head, its
+commits end to end in an arena, and 16 bytes per message it was ever given; it stands in no queue. Claiming costs by
 what is ready, never by how many threads there are; only `list_threads` and `stored_bytes`, which are for people,
 look at all of them.
 """
@@ -24,6 +24,7 @@ from hibernaut.errors import StaleClaim
 from hibernaut.kernel.commit import Blob, NewThread, SliceCommit
 from hibernaut.kernel.head import Status
 from hibernaut.messages.inputs import RESULT, USER, Delivered, InputMessage, encode_input, urgency
+from hibernaut.stores.arena import Arena
 from hibernaut.stores.owners import certainly_gone, process_name
 from hibernaut.stores.protocol import (
     CLAIM_MESSAGES,
@@ -77,15 +78,16 @@ class _Wake(msgspec.Struct, frozen=True, gc=False, eq=False):
 
 
 class _Thread(msgspec.Struct, gc=False, eq=False):
-    """One thread. Its version is the number of its log entries."""
+    """One thread."""
 
     thread_id: str
     tenant: str
     head: bytes
     created: int
     updated: int
-    log: list[bytes]
-    """Of every commit: 4 bytes with the length of the page, the page, the receipt."""
+    version: int = 0
+    log: int = 0
+    """Where its last commit (page and receipt) stands in the arena."""
     known: bytes | bytearray = b""
     """Digests of the ids of all messages accepted so far, but for the dropped ones."""
     status: Status = "open"
@@ -136,6 +138,7 @@ class MemoryStore:
         self._hints: dict[object, Callable[[str, int], None]] = {}
         self._news: list[tuple[str, int]] = []
         self._bytes = 0
+        self._arena = Arena()
         self._secret = secrets.token_bytes(32)
         self._process = process_name(os.getpid())
 
@@ -169,11 +172,10 @@ class MemoryStore:
 
     async def commit(self, claim: Claim, commit: SliceCommit, *, keep: bool = False) -> None:
         thread, owner = self._held(claim)
-        if commit.version != len(thread.log) + 1 or commit.thread_id != thread.thread_id:
-            raise StaleClaim(f"{thread.thread_id!r} has version {len(thread.log)}; {commit.version} does not follow it")
+        if commit.version != thread.version + 1 or commit.thread_id != thread.thread_id:
+            raise StaleClaim(f"{thread.thread_id!r} has version {thread.version}; {commit.version} does not follow it")
         at = commit.at
         head = _exact(commit.head)
-        entry = b"".join((len(commit.page).to_bytes(4, "big"), commit.page, commit.receipt))
         inbox = {letter.message.message_id: letter for letter in thread.inbox or ()}
         learned = [_digest(name) for name in commit.consumed if inbox.pop(name, None) is None]
         forgotten = [_digest(name) for name in commit.dropped if inbox.pop(name, None) is not None]
@@ -184,9 +186,10 @@ class MemoryStore:
             (one.request_id, EffectRow(one, thread.thread_id, "pending", owner.engine_id, at)) for one in commit.effects
         ]
         # All that can fail stands above; from here on it is only moved to its place.
-        self._bytes += len(head) - len(thread.head) + len(entry)
+        thread.log = self._arena.append(thread.log, commit.page, commit.receipt)
+        thread.version = commit.version
+        self._bytes += len(head) - len(thread.head) + len(commit.page) + len(commit.receipt)
         thread.head = head
-        thread.log.append(entry)
         thread.status = commit.status
         thread.updated = at
         thread.inbox = list(inbox.values()) or None
@@ -281,9 +284,12 @@ class MemoryStore:
 
     async def read_log(self, thread_id: str, after: int = 0, limit: int = 0) -> list[LogRow]:
         thread = self._threads.get(thread_id)
-        log = [] if thread is None else thread.log
-        end = after + limit if limit else len(log)
-        return [_log_row(version, entry) for version, entry in enumerate(log[after:end], after + 1)]
+        if thread is None or after >= thread.version:
+            return []
+        last = min(after + limit, thread.version) if limit else thread.version
+        wanted = islice(self._arena.back(thread.log), thread.version - last, thread.version - after)
+        rows = [LogRow(version, *parts) for version, parts in zip(range(last, after, -1), wanted, strict=True)]
+        return rows[::-1]
 
     async def read_inbox(self, thread_id: str) -> tuple[Delivered, ...]:
         thread = self._threads.get(thread_id)
@@ -458,7 +464,7 @@ class MemoryStore:
         engine.claims.add(thread.thread_id)
         thread.token += 1
         thread.tries += 1
-        return Claim(thread.thread_id, thread.token, thread.tries, len(thread.log), thread.head, thread.hand_over(now))
+        return Claim(thread.thread_id, thread.token, thread.tries, thread.version, thread.head, thread.hand_over(now))
 
     def _held(self, claim: Claim) -> tuple[_Thread, _Engine]:
         thread = self._threads.get(claim.thread_id)
@@ -513,7 +519,7 @@ def _exact(data: bytes) -> bytes:
 
 
 def _new(new: NewThread) -> tuple[_Thread, bytes, bytes]:
-    thread = _Thread(new.thread_id, sys.intern(new.tenant), _exact(new.head), new.created, new.created, [])
+    thread = _Thread(new.thread_id, sys.intern(new.tenant), _exact(new.head), new.created, new.created)
     return thread, new.config, _exact(new.config_body)
 
 
@@ -528,11 +534,6 @@ def _is_current(entry: _Entry) -> bool:
 
 def _delivered(letters: Iterable[_Letter]) -> tuple[Delivered, ...]:
     return tuple([Delivered(letter.message.message_id, letter.accepted, letter.message) for letter in letters])
-
-
-def _log_row(version: int, entry: bytes) -> LogRow:
-    end = 4 + int.from_bytes(entry[:4], "big")
-    return LogRow(version, entry[4:end], entry[end:])
 
 
 # Sets of message ids, as the 16-byte digests of their members: packed while they are few, then an open hash table

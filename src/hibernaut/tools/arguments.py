@@ -91,9 +91,7 @@ def parse_arguments(raw: str | bytes, limits: ArgumentLimits = _LIMITS) -> dict[
     if keys < 0 or not _has_keys(text, keys):
         raise _bad_token(text)
     if "\\u" in text or (not text.isascii() and (NUL_MARK in text or ESCAPE_MARK in text)):
-        value = _rewritten(value, clean)
-        if _count_keys(value) != keys:
-            raise _bad_token(text)
+        return _rewritten(value, clean)
     return value
 
 

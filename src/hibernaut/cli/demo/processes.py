@@ -1,6 +1,5 @@
 """The processes of the demo: how they are started, found in the system's table of processes, and ended."""
 
-import asyncio
 import os
 import signal
 import subprocess
@@ -8,12 +7,11 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Self
 
 import msgspec
 
 from hibernaut.cli.demo.engine import READY
-from hibernaut.cli.demo.failure import GLANCE, PATIENCE, DemoFailed
+from hibernaut.cli.demo.failure import GLANCE, PATIENCE
 
 _ROLES = {"hibernaut.cli.demo.engine": "engine", "hibernaut.cli.demo.build": "build"}
 _TABLE = Path("/proc")
@@ -59,64 +57,48 @@ def is_gone(pid: int) -> bool:
 
 
 class EngineProcess:
-    """A process that runs an engine on a store."""
+    """A process that runs an engine on a store. It ends at the latest when this process does."""
 
-    def __init__(self, process: asyncio.subprocess.Process, log: Path) -> None:
-        self._process = process
-        self._log = log
-        self.pid = process.pid
-
-    @classmethod
-    async def start(cls, store: Path, log: Path) -> Self:
-        """Start one, and return when it runs the agents of the store.
-
-        Raises:
-            DemoFailed: it did not come that far.
-        """
-        with log.open("wb") as errors:
-            process = await asyncio.create_subprocess_exec(
-                sys.executable,
-                *("-P", "-m", "hibernaut.cli.demo.engine", str(store)),
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=errors,
-                start_new_session=True,
+    def __init__(self, store: Path, folder: Path) -> None:
+        self._output, self._log = folder / "engine-output.txt", folder / "engine.log"
+        with self._output.open("wb") as output, self._log.open("wb") as log:
+            self._process = subprocess.Popen(  # noqa: S603  # our own program
+                [sys.executable, "-P", "-m", "hibernaut.cli.demo.engine", str(store)],
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=log,
+                start_new_session=True,  # Ctrl-C is for the demo, which ends it in order
             )
-        engine = cls(process, log)
-        try:
-            line = await asyncio.wait_for(process.stdout.readline(), PATIENCE) if process.stdout else b""
-        except TimeoutError:
-            raise DemoFailed("the engine did not start in time") from None
-        if line.decode().strip() != READY:
-            raise DemoFailed(f"the engine did not start{engine.last_words()}")
-        return engine
+        self.pid = self._process.pid
 
     @property
-    def runs(self) -> bool:
-        """Whether it has not ended."""
-        return self._process.returncode is None
+    def ready(self) -> bool:
+        """Whether it has said that it runs the agents of the store."""
+        return self._output.read_text(encoding="utf-8").strip() == READY
+
+    @property
+    def ended(self) -> int | None:
+        """How it ended, as an exit code; None while it runs."""
+        return self._process.poll()
 
     def last_words(self) -> str:
         """Return what it complained of last, after a colon; "" if it did not."""
         return last_line(self._log)
 
-    async def kill(self) -> int:
-        """Kill it, as a power cut would; return how it ended."""
-        with suppress(ProcessLookupError):
-            self._process.kill()
-        return await self._ended()
+    def kill(self) -> None:
+        """Kill it, as a power cut would."""
+        self._process.kill()
 
-    async def stop(self) -> int:
-        """Let it end in peace; return how it ended."""
+    def let_go(self) -> None:
+        """Let it end in peace."""
         if self._process.stdin:
             self._process.stdin.close()
-        return await self._ended()
 
-    async def _ended(self) -> int:
-        try:
-            return await asyncio.wait_for(self._process.wait(), PATIENCE)
-        except TimeoutError:
-            raise DemoFailed(f"the engine, process {self.pid}, did not end in time") from None
+    def end(self) -> None:
+        """Kill it and return when it is over."""
+        self.let_go()
+        self.kill()
+        self._process.wait(PATIENCE)
 
 
 def last_line(log: Path) -> str:

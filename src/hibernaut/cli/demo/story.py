@@ -133,7 +133,7 @@ class _Story:
                 facts = await self._prove()
         finally:
             if self._engine is not None:
-                await self._engine.kill()
+                self._engine.end()
         facts.seconds = round(loop.time() - start, 1)
         self._voice.gap()
         self._voice.good("all true", f"in {facts.seconds:.1f} s")
@@ -158,9 +158,7 @@ class _Story:
 
     async def _be_killed(self) -> None:
         self._voice.stage(2, "The engine is killed")
-        engine = self._take_engine()
-        ended = await engine.kill()
-        check(ended == -signal.SIGKILL, f"the engine, process {engine.pid}, ended by itself ({ended})")
+        engine = await self._end_engine(EngineProcess.kill, -signal.SIGKILL)
         check(is_gone(engine.pid), f"process {engine.pid} is still there after kill -9")
         self._voice.say("kill -9", f"{engine.pid} ... it is gone.")
         now = await self._measure("killed", "build")
@@ -206,9 +204,7 @@ class _Story:
 
     async def _prove(self) -> Facts:
         self._voice.stage(6, "The engine stops, and this is on record")
-        engine = self._take_engine()
-        ended = await engine.stop()
-        check(ended == 0, f"the engine did not end well ({ended}){engine.last_words()}")
+        await self._end_engine(EngineProcess.let_go, 0)
         before = self._stages[0].commits
         for number, event in enumerate(self._heard):
             if number and _commit(event) > before >= _commit(self._heard[number - 1]):
@@ -240,14 +236,27 @@ class _Story:
     # What happens in them
 
     async def _start_engine(self) -> None:
-        self._engine = await EngineProcess.start(self._path, self._folder / "engine.log")
-        self._voice.say("engine", f"process {self._engine.pid} runs the agents of the store")
+        engine = self._engine = EngineProcess(self._path, self._folder)
 
-    def _take_engine(self) -> EngineProcess:
-        """Return the running engine, which may end from now on."""
-        engine, self._engine = self._engine, None
-        if engine is None or not engine.runs:
+        async def ready() -> bool:
+            return engine.ready
+
+        await self._until("the engine to start", ready)
+        self._voice.say("engine", f"process {engine.pid} runs the agents of the store")
+
+    async def _end_engine(self, how: Callable[[EngineProcess], None], code: int) -> EngineProcess:
+        engine = self._engine
+        if engine is None or engine.ended is not None:
             raise DemoFailed("the engine ended by itself")
+        how(engine)
+
+        async def ended() -> bool:
+            return engine.ended is not None
+
+        await self._until("the engine to end", ended)
+        check(engine.ended == code, f"the engine ended with code {engine.ended}, not {code}{engine.last_words()}")
+        engine.end()
+        self._engine = None
         return engine
 
     def _hold(self) -> None:
@@ -351,7 +360,7 @@ class _Story:
         start = clock()
         while not await done():
             engine = self._engine
-            if engine is not None and not engine.runs:
+            if engine is not None and engine.ended is not None:
                 raise DemoFailed(f"the engine, process {engine.pid}, ended by itself{engine.last_words()}")
             check(clock() - start < PATIENCE, f"waited {PATIENCE:.0f} s in vain for {what}")
             if dots is not None:

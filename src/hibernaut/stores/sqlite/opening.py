@@ -56,7 +56,7 @@ def open_file(path: str | os.PathLike[str], busy_timeout: int) -> Opened:
     """
     if apsw.SQLITE_VERSION_NUMBER < OLDEST_SQLITE or _linked() < OLDEST_SQLITE:
         raise StoreError(
-            f"SQLite {apsw.sqlite_lib_version()} can corrupt a file that has two writers; install an apsw with a newer one"
+            f"SQLite {apsw.sqlite_lib_version()} can corrupt a file that has two writers; install a newer apsw"
         )
     name = os.path.realpath(path)
     with _translated(name):

@@ -124,9 +124,16 @@ class Writer:
         left: list[_Job] = []
         while not self._closing or left:
             jobs = self._collect(left)
-            left = self._perform(jobs) if jobs else []
-            if self._pages >= self._checkpoint_at or not jobs:
-                self._checkpoint(thorough=not jobs)
+            try:
+                left = self._perform(jobs) if jobs else []
+                if self._pages >= self._checkpoint_at or not jobs:
+                    self._checkpoint(thorough=not jobs)
+            except Exception as error:
+                logger.exception("the writer of the store %s failed, and goes on", self._path)
+                left = []
+                for job in jobs:
+                    job.error = error
+                self._on_loop(_resolve, jobs, (), self._tell)
         self._checkpoint(thorough=True)
         self._connection.close(force=True)
         self._on_loop(_end, self._ended)
@@ -274,6 +281,8 @@ def _resolve(jobs: Sequence[_Job], hints: Sequence[tuple[str, int]], tell: Hint)
         if future.cancelled():
             if job.abandoned is not None and job.error is None:
                 job.abandoned(job.result)
+        elif future.done():
+            continue
         elif job.error is None:
             future.set_result(job.result)
         else:

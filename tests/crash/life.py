@@ -1,0 +1,238 @@
+"""The life of one process: a system on a store that can die at any operation, and a client who drives it.
+
+The client does what a real one would: after a restart it says everything again, under the same message ids, and waits
+for what is still to come. So a scenario is one function that runs from its top in every life. Nothing in it depends on
+which life it is.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from itertools import count
+from typing import TypeVar
+
+import msgspec
+
+from hibernaut.errors import AlreadyAnswered, StoreError
+from hibernaut.kernel.head import Head, decode_head
+from hibernaut.kernel.limits import ThreadOptions
+from hibernaut.messages.inputs import Command, Delivered, InputMessage, Timer
+from hibernaut.messages.items import CallItem, Item, NoticeItem, ResultItem, UserItem, decode_page
+from hibernaut.models.scripted import ScriptedModel, ScriptFunction
+from hibernaut.stores.protocol import EffectRow, Store
+from hibernaut.system import AgentSystem
+from hibernaut.testing.clock import ManualClock
+from hibernaut.testing.faults import FaultPlan, FaultyStore, SimulatedCrash
+from hibernaut.tools.context import ToolContext
+from hibernaut.tools.tool import AnyTool
+from tests.crash.world import World
+
+THREAD = "thread"
+
+PATIENCE = 30
+"""Seconds of real time after which a life that goes nowhere is a failed test."""
+
+T = TypeVar("T")
+
+
+class Play(msgspec.Struct):
+    """A scenario, set on the stage of one life."""
+
+    answer: ScriptFunction
+    drive: Callable[[], Awaitable[None]]
+    tools: Sequence[AnyTool] = ()
+    options: ThreadOptions = ThreadOptions()
+    resident: bool = True
+    """An engine runs; otherwise the client drives it step by step."""
+
+
+class Seen(msgspec.Struct):
+    """What a thread is at one moment."""
+
+    head: Head
+    items: list[Item]
+    inbox: tuple[Delivered, ...]
+    effects: list[EffectRow]
+
+    def said(self, text: str) -> bool:
+        return any(isinstance(item, UserItem) and item.content == text for item in self.items)
+
+    def notices(self, kind: str) -> bool:
+        return any(isinstance(item, NoticeItem) and item.kind == kind for item in self.items)
+
+    def answered(self, tool: str) -> bool:
+        """Tell whether the call of a tool has a result in the history."""
+        calls = {item.id for item in self.items if isinstance(item, CallItem) and item.name == tool}
+        return any(isinstance(item, ResultItem) and item.call_id in calls for item in self.items)
+
+    def timers(self) -> list[int]:
+        contents = [arrived.message.content for arrived in self.inbox if arrived.message]
+        return sorted(content.due for content in contents if isinstance(content, Timer))
+
+
+async def look(store: Store) -> Seen:
+    """Look at the thread as it is stored."""
+    row = await store.read_head(THREAD)
+    head = decode_head(row.head).head if row else Head(THREAD, b"", b"")
+    items = [item for entry in await store.read_log(THREAD) for item in decode_page(entry.page)]
+    return Seen(head, items, await store.read_inbox(THREAD), await store.read_effects(THREAD))
+
+
+class Life:
+    """One process, from its start to its end or its death."""
+
+    def __init__(self, number: int, world: World, store: Store, plan: FaultPlan, now: int) -> None:
+        self.world = world
+        self.clock = ManualClock(now)
+        self.faulty = _Watched(store, plan)
+        self.over = False
+        """The process is dead: nothing of it reaches the world any more."""
+        self._number = number
+        self._store = store
+        self._gates: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
+        self._system: AgentSystem | None = None
+
+    # What tools do
+
+    def began(self, context: ToolContext) -> None:
+        """Note that a tool is at work."""
+        self._note("began", context.tool, context.call_id)
+
+    def did(self, context: ToolContext) -> None:
+        """Do what cannot be undone."""
+        self._note("did", context.tool, context.call_id)
+
+    def handed_out(self, context: ToolContext, token: str) -> None:
+        """Give somebody outside the token of a deferred call."""
+        self._note("token", context.call_id, token)
+
+    def gate(self, name: str) -> asyncio.Event:
+        """Return a gate at which a tool waits for the client to open it."""
+        return self._gates[name]
+
+    def _note(self, *words: str) -> None:
+        if self.over:
+            raise SimulatedCrash("a dead process does nothing")
+        self.world.note(*words)
+        self.faulty.moved.set()
+
+    # What the client does
+
+    @property
+    def system(self) -> AgentSystem:
+        assert self._system is not None
+        return self._system
+
+    async def say(self, message_id: str, text: str) -> None:
+        """Say something, again and again until it is accepted."""
+        await _insist(lambda: self.system.send(THREAD, text, message_id=message_id))
+
+    async def order(self, message_id: str, command: Command) -> None:
+        """Steer the thread."""
+        message = InputMessage(message_id, THREAD, command, "operator")
+        await _insist(lambda: self.system.store.put([message], self.clock.now()))
+
+    async def step(self, message: InputMessage) -> None:
+        """Take one step."""
+        await _insist(lambda: self.system.step([message]))
+
+    async def deliver(self, token: str, result: str) -> None:
+        """Bring the result of a deferred call; that somebody did it before is as good."""
+        try:
+            await _insist(lambda: self.system.deliver(token, result))
+        except AlreadyAnswered:
+            pass
+
+    async def until(self, condition: Callable[[Seen], bool]) -> Seen:
+        """Return when the thread is so far."""
+        while True:
+            self.faulty.moved.clear()
+            seen = await look(self._store)
+            if condition(seen):
+                return seen
+            await self.faulty.moved.wait()
+
+    async def settle(self) -> None:
+        """Let the thread go on until it rests for good. Time passes when nothing else can happen."""
+        while True:
+            seen = await self.until(self._nothing_now)
+            if not seen.timers() or seen.head.status != "open":
+                return
+            self._advance_to(seen.timers()[0])
+
+    def _nothing_now(self, seen: Seen) -> bool:
+        head, now = seen.head, self.clock.now()
+        if seen.effects or any(due <= now for due in seen.timers()) or len(seen.inbox) > len(seen.timers()):
+            return False
+        resting = all(head.calls[name].mode == "rest" for name in head.turn)
+        return head.status != "open" or (resting if head.turn else not head.owes or head.attempts > 0)
+
+    def _advance_to(self, moment: int) -> None:
+        self.world.note("clock", str(moment))
+        self.clock.advance(moment - self.clock.now())
+
+    # Its course
+
+    async def run(self, scenario: "Scenario") -> None:
+        """Run a scenario from its top to its end.
+
+        Raises:
+            SimulatedCrash: the process died, as planned (in an exception group).
+        """
+        play = scenario(self)
+        model = ScriptedModel(play.answer, clock=self.clock, record=False)
+        self._system = AgentSystem(
+            model=model,
+            tools=play.tools,
+            store=self.faulty,
+            options=play.options,
+            run=play.resident,
+            clock=self.clock,
+            ids=_LifeIds(self._number),
+        )
+        async with asyncio.timeout(PATIENCE), self._system as system:
+            await _insist(lambda: system.launch("You are tested.", thread_id=THREAD))
+            await play.drive()
+
+
+Scenario = Callable[[Life], Play]
+
+
+async def _insist(attempt: Callable[[], Coroutine[object, object, object]]) -> None:
+    """Do something as a client does: again, when the store did not take it."""
+    for _ in range(5):
+        try:
+            await attempt()
+        except StoreError:
+            continue
+        return
+    raise AssertionError("the store refused it five times")
+
+
+class _Watched(FaultyStore):
+    """A store that says when something may have changed."""
+
+    def __init__(self, inner: Store, plan: FaultPlan) -> None:
+        super().__init__(inner, plan)
+        self.moved = asyncio.Event()
+
+    async def _perform(self, name: str, operation: Callable[[], Awaitable[T]]) -> T:
+        try:
+            return await super()._perform(name, operation)
+        finally:
+            self.moved.set()
+
+
+class _LifeIds:
+    """Names that no other life draws, and the same salt in every life."""
+
+    def __init__(self, life: int) -> None:
+        self._life = life
+        self._names = count(1)
+        self._salts = count(1)
+
+    def new(self, prefix: str) -> str:
+        return f"{prefix}_{self._life}_{next(self._names)}"
+
+    def salt(self) -> bytes:
+        return next(self._salts).to_bytes(8, "big")

@@ -1,0 +1,217 @@
+"""What is run and killed: small programs that use everything a thread can wait for.
+
+The model of each is a function of what it is asked, and says the same whether a result is the tool's own or says that it
+is unknown. So the only thing that a crash may change is such a result.
+"""
+
+import msgspec
+
+from hibernaut.kernel.limits import ThreadOptions
+from hibernaut.messages.inputs import Command, InputMessage, UserText
+from hibernaut.messages.items import CallItem
+from hibernaut.models.errors import RateLimited
+from hibernaut.models.protocol import ModelRequest
+from hibernaut.models.scripted import ScriptedTurn, call, last_user_text, say, turn
+from hibernaut.tools.context import Deferred, ToolContext
+from hibernaut.tools.tool import AnyTool, tool
+from tests.crash.life import THREAD, Life, Play, Scenario, look
+
+
+class Cast(msgspec.Struct, frozen=True):
+    """A scenario, and what can be expected of it."""
+
+    scenario: Scenario
+    unknown_changes_course: bool = False
+    """A call whose outcome is unknown is over sooner than it would have been, so the talk takes another course."""
+
+
+def plain_answer(life: Life) -> Play:
+    async def drive() -> None:
+        await life.say("m1", "Good morning")
+        await life.settle()
+        await life.say("m2", "Good night")
+        await life.settle()
+
+    return Play(lambda request: f"You said: {last_user_text(request)}", drive)
+
+
+def runtime_answers(life: Life) -> Play:
+    """Calls that the runtime answers itself, within the slice: the model is asked again at once."""
+
+    def answer(request: ModelRequest) -> ScriptedTurn:
+        turns = [call("no_such_tool"), call("set_title", title="About nothing"), call_of_the_runtime(), say("That is all.")]
+        return turns[len(_calls(request))]
+
+    async def drive() -> None:
+        await life.say("m1", "Try this and that")
+        await life.settle()
+
+    return Play(answer, drive)
+
+
+def call_of_the_runtime() -> ScriptedTurn:
+    return call("receive_event__injected", original_tool_name="build")
+
+
+def inline_tool(life: Life, *, idempotent: bool = False) -> Play:
+    return _one_call(life, _worker(life, idempotent=idempotent, inline=True))
+
+
+def async_tool(life: Life, *, idempotent: bool = False) -> Play:
+    return _one_call(life, _worker(life, idempotent=idempotent))
+
+
+def sync_tool(life: Life) -> Play:
+    """A function that is not async, in a thread of its own."""
+
+    @tool(idempotent=True)
+    def work(context: ToolContext) -> str:
+        """Work."""
+        return f"done: {context.call_id}"
+
+    return _one_call(life, work)
+
+
+def _one_call(life: Life, work: AnyTool) -> Play:
+    async def drive() -> None:
+        await life.say("m1", "Work")
+        await life.settle()
+
+    return Play(lambda request: say("It is done.") if _calls(request) else call("work"), drive, [work])
+
+
+def two_calls_one_by_one(life: Life, *, idempotent: bool = False) -> Play:
+    return _two_calls(life, 1, idempotent=idempotent)
+
+
+def two_calls_at_once(life: Life, *, idempotent: bool = False) -> Play:
+    return _two_calls(life, 2, idempotent=idempotent)
+
+
+def _two_calls(life: Life, at_once: int, *, idempotent: bool) -> Play:
+    tools = [_worker(life, "first", idempotent=idempotent), _worker(life, "second", idempotent=idempotent, gate="second")]
+
+    async def drive() -> None:
+        await life.say("m1", "Do both")
+        await life.until(lambda seen: seen.answered("first"))
+        life.gate("second").set()
+        await life.settle()
+
+    def answer(request: ModelRequest) -> ScriptedTurn:
+        return say("Both are done.") if _calls(request) else turn("I will do both.", call("first"), call("second"))
+
+    return Play(answer, drive, tools, ThreadOptions(parallel_calls=at_once))
+
+
+def deferred_call(life: Life, *, idempotent: bool = False) -> Play:
+    @tool(idempotent=idempotent)
+    async def work(context: ToolContext) -> Deferred:
+        """Work elsewhere."""
+        life.began(context)
+        deferred = context.defer()
+        life.did(context)
+        life.handed_out(context, deferred.token)
+        return deferred
+
+    async def drive() -> None:
+        await life.say("m1", "Work")
+        await life.until(lambda seen: bool(life.world.of("token")) or seen.answered("work"))
+        for _, token in life.world.of("token")[:1]:
+            await life.deliver(token, "done elsewhere")
+        await life.settle()
+
+    return Play(lambda request: say("It is done.") if _calls(request) else call("work"), drive, [work])
+
+
+def detached_call(life: Life, *, idempotent: bool = True) -> Play:
+    return _interrupted(life, "detach", idempotent=idempotent)
+
+
+def cancelled_call(life: Life, *, idempotent: bool = True) -> Play:
+    return _interrupted(life, "cancel", idempotent=idempotent)
+
+
+def _interrupted(life: Life, how: str, *, idempotent: bool) -> Play:
+    options = ThreadOptions(on_user_text="cancel" if how == "cancel" else "detach")
+
+    async def drive() -> None:
+        await life.say("m1", "Work")
+        await life.until(lambda seen: bool(life.world.of("began")) or seen.answered("work"))
+        await life.say("m2", "How far are you?")
+        await life.until(lambda seen: seen.said("How far are you?"))
+        life.gate("work").set()
+        await life.settle()
+
+    def answer(request: ModelRequest) -> ScriptedTurn:
+        return say(f"Now: {last_user_text(request)}") if _calls(request) else call("work")
+
+    return Play(answer, drive, [_worker(life, idempotent=idempotent, gate="work")], options)
+
+
+def stopped_and_resumed(life: Life, *, idempotent: bool = True) -> Play:
+    async def drive() -> None:
+        await life.say("m1", "Work")
+        await life.until(lambda seen: bool(life.world.of("began")) or seen.answered("work"))
+        await life.order("stop", Command("stop", reason="enough"))
+        await life.until(lambda seen: seen.notices("stopped"))
+        await life.order("resume", Command("resume"))
+        await life.until(lambda seen: seen.notices("resumed"))
+        await life.settle()
+
+    def answer(request: ModelRequest) -> ScriptedTurn:
+        return say("As you wish.") if _calls(request) else call("work")
+
+    return Play(answer, drive, [_worker(life, idempotent=idempotent, gate="never")])
+
+
+def sleeping(life: Life) -> Play:
+    async def drive() -> None:
+        await life.say("m1", "Sleep for a minute")
+        await life.settle()
+
+    return Play(lambda request: say("I am awake.") if _calls(request) else call("sleep", seconds=60), drive)
+
+
+def rate_limited(life: Life) -> Play:
+    """The provider takes nothing until it was waited for once."""
+
+    async def answer(request: ModelRequest) -> ScriptedTurn | RateLimited:
+        seen = await look(life.faulty.inner)
+        return say("Now it works.") if seen.notices("retry") else RateLimited("slow down", 30_000)
+
+    async def drive() -> None:
+        await life.say("m1", "Hello")
+        await life.settle()
+
+    return Play(answer, drive)
+
+
+def step_by_step(life: Life, *, idempotent: bool = False) -> Play:
+    """No engine: the client drives the thread itself."""
+    play = async_tool(life, idempotent=idempotent)
+
+    async def drive() -> None:
+        for name in ("m1", "m2"):
+            await life.step(InputMessage(name, THREAD, UserText(f"Work ({name})"), "api"))
+
+    return msgspec.structs.replace(play, drive=drive, resident=False)
+
+
+def _worker(life: Life, name: str = "work", *, idempotent: bool, inline: bool = False, gate: str = "") -> AnyTool:
+    async def work(context: ToolContext) -> str:
+        """Work."""
+        life.began(context)
+        if gate:
+            await life.gate(gate).wait()
+        life.did(context)
+        return f"done: {name}"
+
+    return tool(work, name=name, idempotent=idempotent, inline=inline)
+
+
+def _calls(request: ModelRequest) -> list[CallItem]:
+    return [item for item in request.transcript if isinstance(item, CallItem)]
+
+
+def _idempotent(scenario: "Scenario") -> "Scenario":
+    raise NotImplementedError

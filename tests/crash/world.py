@@ -1,0 +1,41 @@
+"""What is outside of the process under test, and outlives it: what tools did there, and the time."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+Record = tuple[str, ...]
+
+START = 1_700_000_000_000
+
+
+class World:
+    """A list of records that only grows; in a file, when processes that are really killed share it."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        self._path = path
+        self.records: list[Record] = []
+        if path is not None and path.exists():
+            lines = path.read_bytes().splitlines()
+            self.records = [msgspec.json.decode(line, type=Record) for line in lines]
+
+    def note(self, *words: str) -> None:
+        """Add a record; it is there whatever becomes of the process."""
+        self.records.append(words)
+        if self._path is not None:
+            file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+            try:
+                os.write(file, msgspec.json.encode(words) + b"\n")
+            finally:
+                os.close(file)
+
+    def of(self, kind: str) -> list[Sequence[str]]:
+        """Return what follows the kind in all records of that kind."""
+        return [record[1:] for record in self.records if record[0] == kind]
+
+    @property
+    def now(self) -> int:
+        """The moment that the last process had come to."""
+        return max((int(moment) for (moment,) in self.of("clock")), default=START)
