@@ -7,7 +7,8 @@ if typing.TYPE_CHECKING:
     from hibernaut.kernel.limits import ThreadOptions
     from hibernaut.messages.parts import Image, Text
     from hibernaut.models.scripted import ScriptedModel
-    from hibernaut.system import AgentSystem, ThreadHandle, ThreadState
+    from hibernaut.state import ThreadState
+    from hibernaut.system import AgentSystem, ThreadHandle
     from hibernaut.tools.context import Deferred, ToolContext
     from hibernaut.tools.tool import tool
 
@@ -37,7 +38,7 @@ _HOMES = {
     "Text": "hibernaut.messages.parts",
     "ThreadHandle": "hibernaut.system",
     "ThreadOptions": "hibernaut.kernel.limits",
-    "ThreadState": "hibernaut.system",
+    "ThreadState": "hibernaut.state",
     "ToolContext": "hibernaut.tools.context",
     "ToolError": "hibernaut.errors",
     "tool": "hibernaut.tools.tool",

@@ -2,13 +2,12 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self, cast
+from typing import Any, Self, cast
 
-import msgspec
 from msgspec.structs import replace
 
 from hibernaut.clock import Clock, SystemClock
@@ -30,7 +29,7 @@ from hibernaut.kernel.config import Authority, LaunchConfig, encode_config
 from hibernaut.kernel.head import Head, Status, decode_head, encode_head
 from hibernaut.kernel.limits import ThreadOptions
 from hibernaut.kernel.receipt import Receipt, decode_receipt, verify_chain
-from hibernaut.messages.events import AgentEvent, Usage
+from hibernaut.messages.events import AgentEvent
 from hibernaut.messages.inputs import (
     USER,
     Command,
@@ -47,6 +46,7 @@ from hibernaut.messages.parts import Content, is_blank
 from hibernaut.messages.published import decode_published
 from hibernaut.models.protocol import Model, ModelSource
 from hibernaut.models.source import Models
+from hibernaut.state import ThreadState, state_of
 from hibernaut.stores.memory import MemoryStore
 from hibernaut.stores.owners import this_owner
 from hibernaut.stores.protocol import Outcome, Store, ThreadRow
@@ -56,40 +56,6 @@ from hibernaut.tools.tokens import read as read_token
 from hibernaut.tools.tool import AnyTool, Tool, tool
 
 logger = logging.getLogger(__name__)
-
-
-class OpenCall(msgspec.Struct, frozen=True):
-    """A call that still matters to a thread; see `hibernaut.kernel.head.Call` for the states."""
-
-    call_id: str
-    tool: str
-    arguments: str
-    state: str
-    due: int = 0
-
-
-class ThreadState(msgspec.Struct, frozen=True):
-    """What a thread is at one moment."""
-
-    thread_id: str
-    tenant: str
-    status: Status
-    reason: str
-    """Why it is parked, stopped or closed."""
-    activity: Literal["idle", "ready", "waiting", "resting", "retrying"]
-    """`ready`: it has something to do now. `waiting`: a call works. `resting`: it sleeps. `retrying`: a failure was."""
-    title: str
-    metadata: dict[str, Any]
-    calls: tuple[OpenCall, ...]
-    usage: Usage
-    version: int
-    """Commits so far."""
-    items: int
-    waiting: int
-    """Messages in its inbox, timers included."""
-    head_bytes: int
-    created: int
-    updated: int
 
 
 class AgentSystem:
@@ -149,6 +115,16 @@ class AgentSystem:
     # Its life
 
     async def __aenter__(self) -> Self:
+        try:
+            await self._begin()
+        except BaseExceptionGroup as group:
+            # What kept the engine from starting is one error, and leaves as it is.
+            if len(group.exceptions) == 1:
+                raise group.exceptions[0] from None
+            raise
+        return self
+
+    async def _begin(self) -> None:
         async with AsyncExitStack() as stack:
             self._store = store = await self._open(stack)
             self._feed = feed = LiveFeed(store)
@@ -170,7 +146,6 @@ class AgentSystem:
                 stack.callback(watching.cancel)
             stack.callback(feed.close)
             self._stack = stack.pop_all()
-        return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -283,7 +258,7 @@ class AgentSystem:
         `before` is (updated, thread_id) of the last one seen: the ones after it are returned.
         """
         rows = await self.store.list_threads(self._defaults.tenant, limit=limit, before=before)
-        return [_state(row, ready=False) for row in rows]
+        return [state_of(row, ready=False) for row in rows]
 
     async def send(
         self,
@@ -484,7 +459,7 @@ class ThreadHandle:
         _refuse(outcome, self.thread_id)
         return message.message_id
 
-    async def events(self, after: str = "", *, follow: bool = True) -> AsyncIterator[AgentEvent]:
+    async def events(self, after: str = "", *, follow: bool = True) -> AsyncGenerator[AgentEvent, None]:
         """Yield what happened after a cursor, then (with `follow`) what happens, until the system is closed."""
         async for event in self._system.feed.events(self.thread_id, after, follow=follow):
             yield event
@@ -508,7 +483,7 @@ class ThreadHandle:
         inbox = await self._system.store.read_inbox(self.thread_id)
         row = await self._system.row(self.thread_id)
         now = self._system.clock.now()
-        return _state(row, ready=any(_wakes(arrived, row.status, now) for arrived in inbox))
+        return state_of(row, ready=any(_wakes(arrived, row.status, now) for arrived in inbox))
 
     async def stop(self, reason: str = "") -> None:
         """Stop the thread: what it says is cut short, its open calls are cancelled, what comes is held."""
@@ -548,40 +523,6 @@ def _wakes(arrived: Delivered, status: Status, now: int) -> bool:
     return status == "open" or (content is not None and urgency(content) == USER)
 
 
-def _state(row: ThreadRow, *, ready: bool) -> ThreadState:
-    head = decode_head(row.head).head
-    return ThreadState(
-        thread_id=row.thread_id,
-        tenant=row.tenant,
-        status=head.status,
-        reason=head.reason,
-        activity=_activity(head, ready=ready),
-        title=head.title,
-        metadata=msgspec.json.decode(head.metadata) if head.metadata else {},
-        calls=tuple(OpenCall(call.id, call.tool, call.arguments, call.state, call.due) for call in head.calls.values()),
-        usage=head.usage,
-        version=head.version,
-        items=head.items,
-        waiting=row.waiting,
-        head_bytes=len(row.head),
-        created=row.created,
-        updated=row.updated,
-    )
-
-
-def _activity(head: Head, *, ready: bool) -> Literal["idle", "ready", "waiting", "resting", "retrying"]:
-    if ready and head.status != "closed":
-        return "ready"
-    if head.status != "open":
-        return "idle"
-    if head.turn:
-        open_calls = [head.calls[name] for name in head.turn]
-        return "resting" if all(call.passive for call in open_calls) else "waiting"
-    if head.owes:
-        return "retrying" if head.attempts else "ready"
-    return "idle"
-
-
 def _refuse(outcome: Outcome, thread_id: str) -> None:
     if outcome is Outcome.CLOSED:
         raise ThreadClosed(thread_id)
@@ -609,4 +550,4 @@ def _models(model: Model | ModelSource | str | None, models: ModelSource | None)
         return models or Models({}), ""
     if hasattr(model, "resolve"):
         return cast("ModelSource", model), ""
-    return Models.of(cast("Model", model)), "default"
+    return Models.of(model), "default"

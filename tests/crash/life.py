@@ -143,11 +143,15 @@ class Life:
         except AlreadyAnswered:
             pass
 
+    async def look(self) -> Seen:
+        """Look at the thread, past everything that can die."""
+        return await look(self._store)
+
     async def until(self, condition: Callable[[Seen], bool]) -> Seen:
         """Return when the thread is so far."""
         while True:
             self.faulty.moved.clear()
-            seen = await look(self._store)
+            seen = await self.look()
             if condition(seen):
                 return seen
             await self.faulty.moved.wait()

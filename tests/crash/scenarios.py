@@ -4,6 +4,8 @@ The model of each is a function of what it is asked, and says the same whether a
 is unknown. So the only thing that a crash may change is such a result.
 """
 
+from functools import partial
+
 import msgspec
 
 from hibernaut.kernel.limits import ThreadOptions
@@ -14,15 +16,7 @@ from hibernaut.models.protocol import ModelRequest
 from hibernaut.models.scripted import ScriptedTurn, call, last_user_text, say, turn
 from hibernaut.tools.context import Deferred, ToolContext
 from hibernaut.tools.tool import AnyTool, tool
-from tests.crash.life import THREAD, Life, Play, Scenario, look
-
-
-class Cast(msgspec.Struct, frozen=True):
-    """A scenario, and what can be expected of it."""
-
-    scenario: Scenario
-    unknown_changes_course: bool = False
-    """A call whose outcome is unknown is over sooner than it would have been, so the talk takes another course."""
+from tests.crash.life import THREAD, Life, Play, Scenario
 
 
 def plain_answer(life: Life) -> Play:
@@ -64,6 +58,8 @@ def async_tool(life: Life, *, idempotent: bool = False) -> Play:
 def sync_tool(life: Life) -> Play:
     """A function that is not async, in a thread of its own."""
 
+    life.world.note("idempotent", "work")
+
     @tool(idempotent=True)
     def work(context: ToolContext) -> str:
         """Work."""
@@ -104,6 +100,9 @@ def _two_calls(life: Life, at_once: int, *, idempotent: bool) -> Play:
 
 
 def deferred_call(life: Life, *, idempotent: bool = False) -> Play:
+    if idempotent:
+        life.world.note("idempotent", "work")
+
     @tool(idempotent=idempotent)
     async def work(context: ToolContext) -> Deferred:
         """Work elsewhere."""
@@ -123,11 +122,11 @@ def deferred_call(life: Life, *, idempotent: bool = False) -> Play:
     return Play(lambda request: say("It is done.") if _calls(request) else call("work"), drive, [work])
 
 
-def detached_call(life: Life, *, idempotent: bool = True) -> Play:
+def detached_call(life: Life, *, idempotent: bool = False) -> Play:
     return _interrupted(life, "detach", idempotent=idempotent)
 
 
-def cancelled_call(life: Life, *, idempotent: bool = True) -> Play:
+def cancelled_call(life: Life, *, idempotent: bool = False) -> Play:
     return _interrupted(life, "cancel", idempotent=idempotent)
 
 
@@ -148,7 +147,7 @@ def _interrupted(life: Life, how: str, *, idempotent: bool) -> Play:
     return Play(answer, drive, [_worker(life, idempotent=idempotent, gate="work")], options)
 
 
-def stopped_and_resumed(life: Life, *, idempotent: bool = True) -> Play:
+def stopped_and_resumed(life: Life, *, idempotent: bool = False) -> Play:
     async def drive() -> None:
         await life.say("m1", "Work")
         await life.until(lambda seen: bool(life.world.of("began")) or seen.answered("work"))
@@ -176,7 +175,7 @@ def rate_limited(life: Life) -> Play:
     """The provider takes nothing until it was waited for once."""
 
     async def answer(request: ModelRequest) -> ScriptedTurn | RateLimited:
-        seen = await look(life.faulty.inner)
+        seen = await life.look()
         return say("Now it works.") if seen.notices("retry") else RateLimited("slow down", 30_000)
 
     async def drive() -> None:
@@ -198,6 +197,9 @@ def step_by_step(life: Life, *, idempotent: bool = False) -> Play:
 
 
 def _worker(life: Life, name: str = "work", *, idempotent: bool, inline: bool = False, gate: str = "") -> AnyTool:
+    if idempotent:
+        life.world.note("idempotent", name)
+
     async def work(context: ToolContext) -> str:
         """Work."""
         life.began(context)
@@ -213,5 +215,31 @@ def _calls(request: ModelRequest) -> list[CallItem]:
     return [item for item in request.transcript if isinstance(item, CallItem)]
 
 
-def _idempotent(scenario: "Scenario") -> "Scenario":
-    raise NotImplementedError
+SCENARIOS: dict[str, Scenario] = {
+    "plain-answer": plain_answer,
+    "runtime-answers": runtime_answers,
+    "inline-tool": inline_tool,
+    "inline-tool-idempotent": partial(inline_tool, idempotent=True),
+    "async-tool": async_tool,
+    "async-tool-idempotent": partial(async_tool, idempotent=True),
+    "sync-tool-idempotent": sync_tool,
+    "two-calls-one-by-one": two_calls_one_by_one,
+    "two-calls-one-by-one-idempotent": partial(two_calls_one_by_one, idempotent=True),
+    "two-calls-at-once": two_calls_at_once,
+    "two-calls-at-once-idempotent": partial(two_calls_at_once, idempotent=True),
+    "deferred-call": deferred_call,
+    "deferred-call-idempotent": partial(deferred_call, idempotent=True),
+    "detached-call": detached_call,
+    "detached-call-idempotent": partial(detached_call, idempotent=True),
+    "cancelled-call": cancelled_call,
+    "cancelled-call-idempotent": partial(cancelled_call, idempotent=True),
+    "stopped-and-resumed": stopped_and_resumed,
+    "stopped-and-resumed-idempotent": partial(stopped_and_resumed, idempotent=True),
+    "sleeping": sleeping,
+    "rate-limited": rate_limited,
+    "step-by-step": step_by_step,
+    "step-by-step-idempotent": partial(step_by_step, idempotent=True),
+}
+
+UNTIMELY = ("detached-call", "cancelled-call", "stopped-and-resumed")
+"""Where a call is over sooner once its process died, so that what was to interrupt it comes when it is over."""

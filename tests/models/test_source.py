@@ -40,10 +40,10 @@ def test_a_model_of_its_own_goes_before_the_factory_of_its_provider() -> None:
 
 @pytest.mark.parametrize("name", ["scripted", "scripted:", "other:large", "plane", "", ":large"])
 def test_a_name_that_nothing_answers_to_is_refused_with_what_there_is(name: str) -> None:
-    models = Models({"scripted": scripted, "plain": ScriptedModel("hi")})
+    models = Models({"scripted": scripted, "tiny": ScriptedModel("hi"), "plain": ScriptedModel("hi")})
     with pytest.raises(ConfigurationError) as caught:
         models.resolve(name)
-    assert str(caught.value) == f"there is no model {name!r}; there is: plain, scripted:…"
+    assert str(caught.value) == f"there is no model {name!r}; there is: plain, scripted:…, tiny"
 
 
 def test_a_source_of_nothing_says_so() -> None:

@@ -18,7 +18,7 @@ from hibernaut.cli.narration import PROMPT, Narrator
 from hibernaut.cli.running import MEMORY, opened, run_async
 from hibernaut.cli.screen import Screen
 from hibernaut.cli.starting import Setting, check_new, check_old, existing
-from hibernaut.cli.terminal import BOLD, DIM, Output, Printed, is_styled
+from hibernaut.cli.terminal import DIM, Output, Printed, is_styled
 from hibernaut.cli.tools import load_tools
 from hibernaut.errors import HibernautError, InputRefused
 from hibernaut.messages.events import AgentEvent, Cursor, TextChunk
@@ -97,9 +97,12 @@ class Conversation:
         self._handle = handle
         self._thread_id = thread_id
         self._output = output
-        self._narrator = Narrator(output, echo=True)
+        self._narrator = Narrator(output)
         self._keyboard: Keyboard | None = None
         self._in_turns = False
+        """Whether each answer is waited for before the next thing is said."""
+        self._echoes = False
+        """Whether what the user writes is on the screen before it is said."""
         self._wanted: asyncio.Queue[Submitted | Key] = asyncio.Queue()
         self._tasks: asyncio.TaskGroup | None = None
         self._follower: Follower | None = None
@@ -120,7 +123,8 @@ class Conversation:
                 self._keyboard.show()
             else:
                 # Lines that were written beforehand are said one after the other, not all into the first answer.
-                self._in_turns = not sys.stdin.isatty()
+                self._echoes = sys.stdin.isatty()
+                self._in_turns = not self._echoes
                 loop.add_signal_handler(signal.SIGINT, self._want, Key.INTERRUPT)
                 stack.callback(loop.remove_signal_handler, signal.SIGINT)
                 stack.enter_context(reading_lines(self._want))
@@ -133,7 +137,7 @@ class Conversation:
             if self._handle is not None:
                 await self._show_past(self._handle)
             while isinstance(wanted := await self._wanted.get(), Submitted):
-                await self._say(wanted)
+                await self._say(wanted.text)
                 if self._in_turns and self._handle is not None:
                     await until_over(self._system, self._handle, wait=False, kept=True)
                     await self._catch_up()
@@ -166,12 +170,10 @@ class Conversation:
         if self._tasks is not None:
             self._tasks.create_task(leave())
 
-    async def _say(self, text: Submitted) -> None:
+    async def _say(self, text: str) -> None:
         self._warned = False
-        self._output.end_line()
-        if self._keyboard is not None or self._in_turns:
-            self._output.line(PROMPT + text, BOLD)
-        self._narrator.said(plain_text(fit(text)[0]))
+        if self._echoes:
+            self._narrator.said(plain_text(fit(text)[0]))
         try:
             if self._handle is None and self._thread_id is None:
                 self._handle = await self._system.launch(message=text)

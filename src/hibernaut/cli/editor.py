@@ -4,6 +4,8 @@ import re
 import unicodedata
 from enum import Enum
 
+import msgspec
+
 MOST_REMEMBERED = 500
 """Inputs that the arrow keys can bring back."""
 
@@ -20,10 +22,10 @@ class Key(Enum):
     REDRAW = "redraw"
 
 
-class Submitted(str):
+class Submitted(msgspec.Struct, frozen=True):
     """An input that the user has sent off."""
 
-    __slots__ = ()
+    text: str
 
 
 class LineEditor:

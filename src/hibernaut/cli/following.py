@@ -5,7 +5,8 @@ from contextlib import aclosing, suppress
 from typing import Protocol
 
 from hibernaut.messages.events import AgentEvent
-from hibernaut.system import AgentSystem, ThreadHandle, ThreadState
+from hibernaut.state import ThreadState
+from hibernaut.system import AgentSystem, ThreadHandle
 
 LOOK_EVERY = 0.1
 """Seconds between two looks at whether a call was deferred, which nothing announces."""

@@ -28,16 +28,14 @@ PROMPT = "> "
 
 
 class Narrator:
-    """Tells events to an output, in the order in which they come.
+    """Tells events to an output, in the order in which they come."""
 
-    `echo` says whether what the user said is shown too; `said` marks one text as shown already.
-    """
-
-    def __init__(self, output: Output, *, echo: bool) -> None:
+    def __init__(self, output: Output) -> None:
         self._output = output
-        self._echo = echo
         self._said: list[str] = []
+        """What the user said that is on the screen already."""
         self._taken: list[str] = []
+        """What the user said since the last stored event: should the turn break off, it comes again."""
         self._tools: dict[str, str] = {}
         self._thinking = False
 
@@ -69,15 +67,15 @@ class Narrator:
             self._output.line("[it broke off; what was said since is taken back]", DIM)
         else:
             self._tell_line(event)
-        if "~" not in event.cursor:
+        if event.cursor and "~" not in event.cursor:
             self._taken.clear()
 
     def _tell_input(self, event: UserInput) -> None:
         text = plain_text(event.content)
+        self._taken.append(text)
         if text in self._said:
             self._said.remove(text)
-            self._taken.append(text)
-        elif self._echo and not event.origin:
+        elif not event.origin:
             self._output.end_line()
             who = f"{event.user} " if event.user else ""
             self._output.line(f"{who}{PROMPT}{text}", BOLD)

@@ -17,7 +17,8 @@ from hibernaut.cli.times import moment
 from hibernaut.cli.tools import load_tools
 from hibernaut.messages.events import Cursor
 from hibernaut.messages.parts import plain_text
-from hibernaut.system import AgentSystem, ThreadHandle, ThreadState
+from hibernaut.state import ThreadState
+from hibernaut.system import AgentSystem, ThreadHandle
 from hibernaut.tools.results import fit
 
 
@@ -118,7 +119,7 @@ async def _run(task: Task) -> int:
 
 
 def _narrator(text: str) -> Narrator:
-    narrator = Narrator(Printed(sys.stdout), echo=True)
+    narrator = Narrator(Printed())
     narrator.said(plain_text(fit(text)[0]))
     return narrator
 

@@ -6,7 +6,7 @@ is being made. So a slow observer holds nothing up, and one that comes back miss
 
 import asyncio
 from collections import defaultdict, deque
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import contextmanager
 
 from msgspec.structs import replace
@@ -142,7 +142,7 @@ class LiveFeed:
         """Tell whether anybody watches a thread."""
         return thread_id in self.observers
 
-    async def events(self, thread_id: str, after: str = "", *, follow: bool = True) -> AsyncIterator[AgentEvent]:
+    async def events(self, thread_id: str, after: str = "", *, follow: bool = True) -> AsyncGenerator[AgentEvent, None]:
         """Yield what happened after a cursor, then (with `follow`) what happens until the feed is closed."""
         with self._observe(thread_id, Cursor.parse(after)) as observer:
             while True:
@@ -171,7 +171,7 @@ class LiveFeed:
             if not self.observers[thread_id]:
                 del self.observers[thread_id]
 
-    async def _pull(self, thread_id: str, observer: Observer) -> AsyncIterator[AgentEvent]:
+    async def _pull(self, thread_id: str, observer: Observer) -> AsyncGenerator[AgentEvent, None]:
         streamed = thread_id in self._turns
         while True:
             rows = await self._store.read_log(thread_id, self._from(observer), LOG_ROWS)

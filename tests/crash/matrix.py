@@ -1,0 +1,208 @@
+"""Runs scenarios through crashes to their end, and says what may differ from a run that nobody disturbed."""
+
+import asyncio
+import re
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+
+import msgspec
+from msgspec.structs import asdict, replace
+
+from hibernaut.engine.dispatcher import UNKNOWN_EFFECT
+from hibernaut.kernel.receipt import Receipt, decode_receipt, verify_chain
+from hibernaut.messages.items import CallItem, EventItem, Item, ResultItem, decode_page
+from hibernaut.stores.memory import MemoryStore
+from hibernaut.stores.protocol import DEAD_AFTER, LogRow, Store
+from hibernaut.stores.sqlite import SqliteStore
+from hibernaut.testing.faults import FaultPlan, SimulatedCrash
+from tests.crash.life import THREAD, Life, Scenario, Seen, look
+from tests.crash.world import World
+
+OpenStore = Callable[[], AbstractAsyncContextManager[Store]]
+
+
+class Crash(msgspec.Struct, frozen=True):
+    """Where a process dies: at an operation of its own count, before it is performed or after."""
+
+    operation: int
+    after: bool
+
+    def __str__(self) -> str:
+        return f"{'after' if self.after else 'before'} operation {self.operation}"
+
+
+class Course(msgspec.Struct):
+    """What became of a scenario."""
+
+    log: list[LogRow]
+    seen: Seen
+    world: World
+    operations: list[str]
+    """Of the last life."""
+    unknown: set[str]
+    """Calls that were begun and not answered when their process died, and whose tool must not be run again."""
+    lives: int
+
+    @property
+    def pages(self) -> list[list[Item]]:
+        return [decode_page(row.page) for row in self.log]
+
+    @property
+    def receipts(self) -> list[Receipt]:
+        return [decode_receipt(row.receipt) for row in self.log]
+
+
+def run_course(scenario: Scenario, open_store: OpenStore, crashes: Sequence[Crash] = ()) -> Course:
+    """Run a scenario through crashes, one in each of the first lives, to its end. Every life has a loop of its own."""
+    world, unknown = World(), set[str]()
+    plans = [FaultPlan(crash_at=crash.operation, after=crash.after) for crash in crashes]
+    for number, plan in enumerate([*plans, FaultPlan()], 1):
+        died, operations = asyncio.run(_live(number, scenario, world, open_store, plan))
+        seen, log = asyncio.run(_read(open_store))
+        if not died:
+            return Course(log, seen, world, operations, unknown, number)
+        unknown |= left_unknown(seen, world)
+    raise AssertionError("the last life had no reason to die")
+
+
+async def _live(
+    number: int, scenario: Scenario, world: World, open_store: OpenStore, plan: FaultPlan
+) -> tuple[bool, list[str]]:
+    async with open_store() as store:
+        def reach(operation: int, _name: str) -> None:
+            life.over |= operation == plan.crash_at
+
+        now = world.now + (number - 1) * 2 * DEAD_AFTER
+        life = Life(number, world, store, replace(plan, on_operation=reach), now)
+        died = False
+        try:
+            await life.run(scenario)
+        except* SimulatedCrash:
+            died = True
+        return died, life.faulty.operations
+
+
+async def _read(open_store: OpenStore) -> tuple[Seen, list[LogRow]]:
+    async with open_store() as store:
+        return await look(store), await store.read_log(THREAD)
+
+
+def left_unknown(seen: Seen, world: World) -> set[str]:
+    """Return the calls of which nobody can tell any more whether they happened."""
+    idempotent = {tool for (tool,) in world.of("idempotent")}
+    answers = {arrived.message_id for arrived in seen.inbox}
+    sent = {row.effect.call_id for row in seen.effects if row.state == "sent" and row.effect.tool not in idempotent}
+    waited_for = {call.id for call in seen.head.calls.values() if call.state in ("open", "detached")}
+    return {call_id for call_id in sent & waited_for if f"result:{call_id}" not in answers}
+
+
+def check_course(course: Course, plain: Course, *, untimely: bool = False) -> None:
+    """Compare a course with the undisturbed one.
+
+    Only this may differ: a call that is `unknown` has that for its result, and what follows from it; times, attempts,
+    builds. With `untimely` the course is another one as soon as a call is unknown, and must still be in order.
+    """
+    head = course.seen.head
+    rows = [(row.page, row.receipt) for row in course.log]
+    assert verify_chain(rows, head.history, head.receipts) == head.version
+    assert course.seen.effects == []
+    _check_effects(course, plain)
+    if untimely and course.unknown:
+        told = [item for page in course.pages for item in page if _is_unknown(item)]
+        assert len(told) == len(course.unknown)
+        assert [page for page in course.pages if page][-1][-1] == [page for page in plain.pages if page][-1][-1]
+        return
+    items, expected = _flat(course), [_expected(item, course.unknown, _tools(plain)) for item in _flat(plain)]
+    assert items == expected
+    if course.unknown:
+        assert _facts(course) == _facts(plain)
+    else:
+        same = course.log and [row.page for row in course.log] == [row.page for row in plain.log]
+        assert _normal(course, digests=bool(same)) == _normal(plain, digests=bool(same))
+        assert [len(page) for page in course.pages] == [len(page) for page in plain.pages]
+
+
+def _check_effects(course: Course, plain: Course) -> None:
+    idempotent = {tool for (tool,) in plain.world.of("idempotent")}
+    done, undisturbed = Counter(map(tuple, course.world.of("did"))), Counter(map(tuple, plain.world.of("did")))
+    assert set(undisturbed.values()) <= {1}
+    for (tool, call_id), times in done.items():
+        assert (tool, call_id) in undisturbed
+        assert times == 1 or tool in idempotent
+    for tool, call_id in undisturbed:
+        assert done[tool, call_id] or call_id in course.unknown
+
+
+_LATE = re.compile(r" It was noticed .* late\.")
+
+
+def _flat(course: Course) -> list[Item]:
+    return [_punctual(item) for page in course.pages for item in page]
+
+
+def _punctual(item: Item) -> Item:
+    if isinstance(item, ResultItem) and isinstance(item.content, str):
+        return replace(item, content=_LATE.sub("", item.content))
+    return item
+
+
+def _tools(course: Course) -> dict[str, str]:
+    return {item.id: item.name for item in _flat(course) if isinstance(item, CallItem)}
+
+
+def _expected(item: Item, unknown: set[str], tools: dict[str, str]) -> Item:
+    if isinstance(item, ResultItem | EventItem) and item.call_id in unknown:
+        content = UNKNOWN_EFFECT.format(tool=tools[item.call_id])
+        if isinstance(item, EventItem):
+            return replace(item, content=content)
+        return ResultItem(item.call_id, content, is_error=True)
+    return item
+
+
+def _is_unknown(item: Item) -> bool:
+    return isinstance(item, ResultItem | EventItem) and isinstance(item.content, str) and "died" in item.content
+
+
+def _normal(course: Course, *, digests: bool) -> list[dict[str, object]]:
+    """Return the receipts without what may differ."""
+    free = {"started", "took", "attempt", "build", "previous"} | (set() if digests else {"history", "prompt"})
+    return [{key: value for key, value in asdict(receipt).items() if key not in free} for receipt in course.receipts]
+
+
+def _facts(course: Course) -> dict[str, object]:
+    """Return what the receipts say together, however it is spread over them."""
+    receipts = course.receipts
+    return {
+        "inputs": sorted(entry for receipt in receipts for entry in receipt.inputs),
+        "calls": [name for receipt in receipts for name in receipt.calls],
+        "dispatched": [name for receipt in receipts for name in receipt.dispatched],
+        "settled": sorted(name for receipt in receipts for name in receipt.settled),
+        "turns": [(receipt.turn, receipt.usage) for receipt in receipts if receipt.turn != "none"],
+    }
+
+
+def memory_store() -> OpenStore:
+    """Return what opens one store in memory, again and again."""
+    store = MemoryStore()
+
+    @asynccontextmanager
+    async def open_it() -> AsyncIterator[Store]:
+        yield store
+
+    return open_it
+
+
+def sqlite_store(path: Path) -> OpenStore:
+    """Return what opens the store in a file."""
+
+    @asynccontextmanager
+    async def open_it() -> AsyncIterator[Store]:
+        store = await SqliteStore.open(path)
+        try:
+            yield store
+        finally:
+            await store.close()
+
+    return open_it
