@@ -13,13 +13,13 @@ from typing import Protocol
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 
 
+_PAIRS = [first + second for first in _ALPHABET for second in _ALPHABET]
+
+
 def base32(data: bytes) -> str:
-    """Write bytes in lower-case Crockford base 32, without padding."""
-    bits = len(data) * 8
-    number = int.from_bytes(data, "big")
-    length = -(-bits // 5)
-    number <<= length * 5 - bits
-    return "".join(_ALPHABET[(number >> shift) & 31] for shift in range((length - 1) * 5, -1, -5))
+    """Write bytes (a multiple of 5) in lower-case Crockford base 32."""
+    number, pairs = int.from_bytes(data, "big"), len(data) * 4 // 5
+    return "".join([_PAIRS[number >> shift & 1023] for shift in range(10 * (pairs - 1), -1, -10)])
 
 
 class Ids(Protocol):

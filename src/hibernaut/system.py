@@ -119,9 +119,10 @@ class AgentSystem:
             await self._begin()
         except BaseExceptionGroup as group:
             # What kept the engine from starting is one error, and leaves as it is.
-            if len(group.exceptions) == 1:
-                raise group.exceptions[0] from None
-            raise
+            error: BaseException = group
+            while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+                error = error.exceptions[0]
+            raise error from None
         return self
 
     async def _begin(self) -> None:

@@ -11,8 +11,9 @@ import msgspec
 from msgspec.structs import asdict, replace
 
 from hibernaut.engine.dispatcher import UNKNOWN_EFFECT
+from hibernaut.errors import StoreBusy
 from hibernaut.kernel.receipt import Receipt, decode_receipt, verify_chain
-from hibernaut.messages.items import CallItem, EventItem, Item, ResultItem, decode_page
+from hibernaut.messages.items import CallItem, EventItem, Item, ResultItem, TextItem, decode_page
 from hibernaut.stores.memory import MemoryStore
 from hibernaut.stores.protocol import DEAD_AFTER, LogRow, Store
 from hibernaut.stores.sqlite import SqliteStore
@@ -54,11 +55,17 @@ class Course(msgspec.Struct):
         return [decode_receipt(row.receipt) for row in self.log]
 
 
-def run_course(scenario: Scenario, open_store: OpenStore, crashes: Sequence[Crash] = ()) -> Course:
-    """Run a scenario through crashes, one in each of the first lives, to its end. Every life has a loop of its own."""
+def run_course(
+    scenario: Scenario, open_store: OpenStore, crashes: Sequence[Crash] = (), *, fail_at: int = 0
+) -> Course:
+    """Run a scenario through crashes, one in each of the first lives, to its end. Every life has a loop of its own.
+
+    In the life after those the store fails at operation `fail_at`.
+    """
     world, unknown = World(), set[str]()
     plans = [FaultPlan(crash_at=crash.operation, after=crash.after) for crash in crashes]
-    for number, plan in enumerate([*plans, FaultPlan()], 1):
+    failing = FaultPlan(fail_at={fail_at: StoreBusy("the disk is busy")} if fail_at else {})
+    for number, plan in enumerate([*plans, failing, FaultPlan()], 1):
         died, operations = asyncio.run(_live(number, scenario, world, open_store, plan))
         seen, log = asyncio.run(_read(open_store))
         if not died:
@@ -78,9 +85,12 @@ async def _live(
         life = Life(number, world, store, replace(plan, on_operation=reach), now)
         died = False
         try:
-            await life.run(scenario)
+            await life.run(scenario, hurried=bool(plan.fail_at))
         except* SimulatedCrash:
             died = True
+        except* StoreBusy:
+            died = not life.started  # whoever watches over the process starts it again
+            assert died
         return died, life.faulty.operations
 
 
@@ -112,7 +122,7 @@ def check_course(course: Course, plain: Course, *, untimely: bool = False) -> No
     if untimely and course.unknown:
         told = [item for page in course.pages for item in page if _is_unknown(item)]
         assert len(told) == len(course.unknown)
-        assert [page for page in course.pages if page][-1][-1] == [page for page in plain.pages if page][-1][-1]
+        assert _last_words(course) == _last_words(plain)
         return
     items, expected = _flat(course), [_expected(item, course.unknown, _tools(plain)) for item in _flat(plain)]
     assert items == expected
@@ -133,6 +143,10 @@ def _check_effects(course: Course, plain: Course) -> None:
         assert times == 1 or tool in idempotent
     for tool, call_id in undisturbed:
         assert done[tool, call_id] or call_id in course.unknown
+
+
+def _last_words(course: Course) -> Item:
+    return [item for item in _flat(course) if isinstance(item, TextItem)][-1]
 
 
 _LATE = re.compile(r" It was noticed .* late\.")

@@ -188,9 +188,7 @@ class ThreadMachine(RuleBasedStateMachine):
         told: set[str] = set()
         for name, fate in thread.fates.items():
             content = self.handed_in.get(name)
-            if name.startswith("cancelled:"):
-                told.add(name.partition(":")[2])
-            elif isinstance(content, ToolResult) and content.call_id in thread.owed and content.call_id not in told:
+            if isinstance(content, ToolResult) and content.call_id in thread.owed and content.call_id not in told:
                 assert fate in (Disposition.ACCEPTED, Disposition.CLOSED) or content.call_id in ended
                 told.add(content.call_id)
 

@@ -271,6 +271,32 @@ def test_a_stop_tells_the_model_that_a_detached_call_was_cancelled() -> None:
     assert thread.story()[-4:] == ["A: Yes.", "late #1: STOPPED", "U: hi", "A: Hello."]
 
 
+@pytest.mark.parametrize("while_stopped", [False, True])
+def test_a09_the_result_of_a_detached_call_that_a_stop_cancelled_is_shown_all_the_same(while_stopped: bool) -> None:
+    thread = detached()
+    thread.stop()
+    thread.run()
+    if while_stopped:
+        thread.result(1, "built")
+    thread.user("hi")
+    thread.run(says("Hello."))
+    if not while_stopped:
+        thread.result(1, "built")
+        thread.run(says("Built, then."))
+    assert [line for line in thread.story() if line.startswith("late")] == ["late #1: STOPPED", "late #1: built"]
+    again = thread.result(1, "built")
+    thread.run()
+    assert thread.fates[again] == STALE
+
+
+def test_the_result_of_a_cancelled_call_makes_the_word_of_its_cancellation_needless() -> None:
+    thread = detached()
+    thread.result(1, "built")
+    thread.cancel(1)
+    thread.run(says("Built."))
+    assert thread.story()[-2:] == ["late #1: built", "A: Built."]
+
+
 def test_an_operator_cancels_one_call() -> None:
     thread = waiting("build")
     thread.put(Command("cancel", thread.calls[0], "too slow"))

@@ -100,6 +100,8 @@ def test_what_comes_after_the_last_piece_is_ignored() -> None:
     buffer = fed(TextDelta("done"), Finish("end", Usage(1)), TextDelta(" not"), CallStarted(0, "a"), Finish("refused"))
     assert said(buffer.turn()) == ["done"]
     assert buffer.finish == Finish("end", Usage(1))
+    buffer.feed_all([TextDelta(" never"), TextDelta(" at all")])
+    assert said(buffer.turn()) == ["done"]
 
 
 def test_an_empty_text_begins_nothing() -> None:
@@ -150,3 +152,29 @@ def test_a_turn_does_not_depend_on_how_it_was_cut_into_pieces(kinds: list[str], 
             whole.append(BLOCK)
             small.append(BLOCK)
     assert said(fed(*small, Finish()).turn()) == said(fed(*whole, Finish()).turn())
+
+
+PIECES: st.SearchStrategy[StreamPiece] = st.sampled_from(
+    [
+        *(TextDelta("a"), TextDelta("b"), TextDelta(""), BLOCK, ThinkingDelta("hm")),
+        *(
+            CallStarted(0, "read"),
+            CallDelta(0, "{}"),
+            CallEnded(0),
+            CallStarted(1, "write"),
+            CallDelta(1, "["),
+            Finish(),
+        ),
+    ]
+)
+
+
+@given(st.lists(st.lists(PIECES, max_size=8), max_size=4))
+def test_pieces_that_are_fed_together_make_the_same_turn_as_one_by_one(batches: list[list[StreamPiece]]) -> None:
+    together = TurnBuffer()
+    for batch in batches:
+        together.feed_all(batch)
+    one_by_one = fed(*(piece for batch in batches for piece in batch))
+    for buffer in (together, one_by_one):
+        buffer.feed(Finish())
+    assert together.turn() == one_by_one.turn()

@@ -1,6 +1,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
+from typing import Any
 
 import pytest
 
@@ -108,8 +109,8 @@ def test_a_builder_makes_a_whole_turn_of_the_pieces_it_stands_for(made: Scripted
 
 
 def test_parts_are_put_together_and_their_calls_numbered() -> None:
-    both = turn(call("a"), call_raw("b", ""))
-    made = turn(think("hm"), say("hi"), both, call("c"), usage=Usage(5, 2), reason="length")
+    both = turn(call_raw("b", ""), call("c"))
+    made = turn(think("hm"), say("hi"), call("a"), both, usage=Usage(5, 2), reason="length")
     assert list(made.pieces) == [
         *(ThinkingDelta("hm"), TextDelta("hi")),
         *(CallStarted(0, "a"), CallDelta(0, "{}"), CallEnded(0)),
@@ -185,10 +186,13 @@ def test_pauses_do_not_count_as_pieces() -> None:
 
 def test_an_error_alone_is_a_turn_that_fails_at_once_each_time() -> None:
     model = ScriptedModel([RateLimited("slow down", retry_after=2_000)] * 2 + ["fine"])
+    depths: list[int] = []
     for _ in range(2):
         with pytest.raises(RateLimited, match="slow down") as caught:
             played(model)
         assert caught.value.retry_after == 2_000
+        depths.append(len(caught.traceback))
+    assert depths[0] == depths[1], "the error forgets where it was raised before"
     assert played(model) == [TextDelta("fine"), END]
 
 
@@ -384,8 +388,15 @@ def test_a_function_may_give_the_pieces_one_by_one() -> None:
 
 
 def test_a_function_that_gives_something_else_is_told_so() -> None:
-    with pytest.raises(TypeError, match="'c' is neither a piece"):
-        played(ScriptedModel(lambda _: ["c"]))  # type: ignore[list-item]
+    async def one_by_one(_asked: ModelRequest) -> AsyncGenerator[Any, None]:
+        yield "c"
+
+    def at_once(_asked: ModelRequest) -> Any:
+        return ["c"]
+
+    for script in (one_by_one, at_once):
+        with pytest.raises(TypeError, match="'c' is neither a piece"):
+            played(ScriptedModel(script))
 
 
 # Requests

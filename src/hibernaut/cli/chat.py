@@ -3,8 +3,8 @@
 import asyncio
 import signal
 import sys
-from contextlib import ExitStack, contextmanager
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 
 import click
 from msgspec.structs import replace
@@ -20,7 +20,7 @@ from hibernaut.cli.screen import Screen
 from hibernaut.cli.starting import Setting, check_new, check_old, existing
 from hibernaut.cli.terminal import DIM, Output, Printed, is_styled
 from hibernaut.cli.tools import load_tools
-from hibernaut.errors import HibernautError, InputRefused
+from hibernaut.errors import InputRefused
 from hibernaut.messages.events import AgentEvent, Cursor, TextChunk
 from hibernaut.messages.parts import plain_text
 from hibernaut.messages.text import excerpt
@@ -37,9 +37,16 @@ SHOWN_BYTES = 2_000
 BUSY = ("ready", "waiting", "retrying")
 
 
-@click.command()
+@click.command(
+    epilog=options.examples(
+        "hibernaut chat --model echo",
+        "hibernaut chat --store agents.db --thread builds --model my.py:model --tools my.py",
+    )
+)
 @options.stores(required=False)
-@click.option("--thread", "thread_id", type=options.WORD, metavar="ID", help="Take up this thread; a new one gets this id.")
+@click.option(
+    "--thread", "thread_id", type=options.WORD, metavar="ID", help="Take up this thread; a new one gets this id."
+)
 @options.models
 @options.tools
 @options.instructions
@@ -50,11 +57,7 @@ def chat(
     """Talk with an agent.
 
     You may write while it speaks: what you send interrupts it. Ctrl-C stops it, Ctrl-D leaves. Alt-Enter begins a new
-    line, the arrow keys bring back what you said. With --store the conversation is kept; take it up again with --thread.
-
-    \b
-    hibernaut chat --model echo
-    hibernaut chat --store agents.db --thread builds --model my.py:model --tools my.py
+    line, the arrow keys bring back what you said. With --store the conversation is kept: take it up with --thread.
     """
     setting = Setting(store or MEMORY, tenant, model, tools, instructions)
     interactive = sys.stdin.isatty() and is_styled(sys.stdout)
@@ -90,7 +93,12 @@ class Conversation:
     """One person and one thread. A thread that is not there yet is made when the first thing is said to it."""
 
     def __init__(
-        self, system: AgentSystem, setting: Setting, handle: ThreadHandle | None, thread_id: str | None, output: Output
+        self,
+        system: AgentSystem,
+        setting: Setting,
+        handle: ThreadHandle | None,
+        thread_id: str | None,
+        output: Output,
     ) -> None:
         self._system = system
         self._setting = setting
@@ -107,6 +115,7 @@ class Conversation:
         self._tasks: asyncio.TaskGroup | None = None
         self._follower: Follower | None = None
         self._following: asyncio.Task[None] | None = None
+        self._stopping = False
         self._warned = False
 
     @contextmanager
@@ -171,7 +180,7 @@ class Conversation:
             self._tasks.create_task(leave())
 
     async def _say(self, text: str) -> None:
-        self._warned = False
+        self._stopping = self._warned = False
         if self._echoes:
             self._narrator.said(plain_text(fit(text)[0]))
         try:
@@ -188,15 +197,16 @@ class Conversation:
             self._follow(self._handle, "")
 
     async def _interrupt(self) -> None:
-        """Stop the agent; if it does nothing, the input; if there is none, leave when asked twice."""
+        """Stop the agent; if it does nothing, throw the input away; if there is none, leave when asked twice."""
         state = await self._handle.state() if self._handle is not None else None
-        if state is not None and self._handle is not None and state.activity in BUSY and not self._warned:
-            self._warned = True
+        busy = state is not None and state.activity in BUSY
+        if busy and self._handle is not None and not self._stopping:
+            self._stopping = True
             await self._handle.stop("by the user")
         elif self._keyboard is not None and self._keyboard.editor.text:
             self._keyboard.editor.clear()
             self._keyboard.show()
-        elif self._warned:
+        elif busy or self._warned:
             raise Leave(INTERRUPTED)
         else:
             self._warned = True
@@ -216,8 +226,6 @@ class Conversation:
         for event in past[-SHOWN_EVENTS:]:
             self._narrator.tell(_shortened(event))
         self._narrator.end()
-        if state.status != "open":
-            self._output.line(f"[{state.status}{': ' if state.reason else ''}{state.reason}]", DIM)
         self._follow(handle, past[-1].cursor if past else str(Cursor(begin)))
 
     def _follow(self, handle: ThreadHandle, cursor: str) -> None:

@@ -1,4 +1,4 @@
-"""Editing one input, key by key: what a terminal sends goes in, what the user wants comes out. No terminal is touched here."""
+"""Editing one input: what a terminal sends goes in, what the user wants comes out. No terminal is touched here."""
 
 import re
 import unicodedata

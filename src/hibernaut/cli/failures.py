@@ -72,7 +72,8 @@ class Failure(click.ClickException):
         advice = next((text for kind, text in _ADVICE if isinstance(error, kind)), "")
         text = " ".join(str(error).split()) or error.code
         super().__init__(f"{text}; {advice}" if advice else text)
-        self.exit_code = next((code for kind, code in _CODES if isinstance(error, kind)), REFUSED)
+        code = next((code for kind, code in _CODES if isinstance(error, kind)), REFUSED)
+        vars(self)["exit_code"] = code  # click reads it from the exception, and declares it for the class only
 
 
 def told_in_one_line(error: BaseException) -> bool:
@@ -81,7 +82,7 @@ def told_in_one_line(error: BaseException) -> bool:
 
 
 def cause_of(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """Return what a group of errors is about: the defect in it if there is one, else the first error that can be told."""
+    """Return what a group of errors is about: the defect in it if there is one, else the first of them."""
     leaves = list(_leaves(group))
     foreign = [error for error in leaves if not isinstance(error, HibernautError | Leave)]
     return (foreign or leaves)[0]

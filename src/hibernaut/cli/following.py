@@ -34,7 +34,7 @@ class Follower:
 
     async def show(self, *, follow: bool = True) -> None:
         """Show what there is and (with `follow`) what comes, until the system is closed. Cancelling loses nothing."""
-        async with aclosing(self._handle.events(self.cursor, follow=follow)) as events:  # type: ignore[type-var]
+        async with aclosing(self._handle.events(self.cursor, follow=follow)) as events:
             async for event in events:
                 self.cursor = event.cursor or self.cursor
                 self._teller.tell(event)

@@ -52,7 +52,9 @@ def find(place: str, path: Sequence[str]) -> Any:
 def _load_module(name: str) -> ModuleType:
     _look_in(Path.cwd())
     if not all(part.isidentifier() for part in name.split(".")):
-        raise ConfigurationError(f"{name!r} is no module; name one as in `package.module:name`, or a file that ends in .py")
+        raise ConfigurationError(
+            f"{name!r} is no module; name one as in `package.module:name`, or a file that ends in .py"
+        )
     try:
         return import_module(name)
     except ModuleNotFoundError as error:

@@ -96,7 +96,7 @@ class Narrator:
 
 
 def in_a_line(event: AgentEvent, room: int, tool: str = "") -> str:
-    """Return what an event other than text comes down to, "" if it is not worth a line. `tool` is what a result is of."""
+    """Return what an event other than text comes down to, "" if it is worth no line. `tool` is what a result is of."""
     match event:
         case UserInput():
             line = PROMPT + plain_text(event.content)

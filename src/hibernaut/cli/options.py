@@ -1,5 +1,6 @@
 """Options that several commands share."""
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -78,9 +79,14 @@ instructions = click.option(
 json_lines = click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line, and nothing else.")
 
 
+def examples(*lines: str) -> str:
+    """Return the end of a help text that shows how a command is used."""
+    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
+
+
 def text_or_stdin(value: str) -> str:
     """Return a text from the command line; `-` reads it from standard input, whatever bytes that holds."""
     if value != "-":
         return decoded(value)
-    text = click.get_binary_stream("stdin").read().decode("utf-8", "replace")
+    text = sys.stdin.buffer.read().decode("utf-8", "replace")
     return text.removesuffix("\n").removesuffix("\r")

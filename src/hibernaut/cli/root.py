@@ -20,6 +20,7 @@ from hibernaut.cli.failures import (
     cause_of,
     told_in_one_line,
 )
+from hibernaut.cli.options import examples
 from hibernaut.errors import HibernautError
 
 COMMANDS = {
@@ -88,19 +89,21 @@ def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None
         ctx.exit()
 
 
-@click.group(cls=LazyGroup, epilog=EXIT_CODES, context_settings={"help_option_names": ["-h", "--help"]})
+_USED = examples(
+    "hibernaut demo                                        see what that means",
+    'hibernaut run "Say hello" --model echo                one task, in memory',
+    "hibernaut chat --store agents.db --model echo         a conversation that is kept",
+    "hibernaut serve --local --store agents.db --model …   keep agents going",
+    "hibernaut threads list --store agents.db              see them",
+)
+
+
+@click.group(cls=LazyGroup, epilog=f"{_USED}\n\n{EXIT_CODES}", context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(
     "--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Print the version."
 )
 def hibernaut() -> None:
     """Run agents that wait: between two messages an agent is nothing but its stored conversation.
-
-    \b
-    hibernaut demo                                        see what that means
-    hibernaut run "Say hello" --model echo                one task, in memory
-    hibernaut chat --store agents.db --model echo         a conversation that is kept
-    hibernaut serve --local --store agents.db --model …   keep agents going
-    hibernaut threads list --store agents.db              see them
 
     HIBERNAUT_STORE, HIBERNAUT_MODEL and HIBERNAUT_TENANT stand in for --store, --model and --tenant.
     """

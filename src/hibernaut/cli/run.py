@@ -38,7 +38,13 @@ class Task(msgspec.Struct, frozen=True):
         return self.setting.store != MEMORY
 
 
-@click.command()
+@click.command(
+    epilog=options.examples(
+        'hibernaut run "Say hello" --model echo',
+        'hibernaut run "Fix the build" --model my.py:model --tools my.py',
+        "hibernaut run - --store agents.db --thread builds --no-wait < task.txt",
+    )
+)
 @click.argument("text", metavar="TASK")
 @options.stores(required=False)
 @click.option(
@@ -77,11 +83,6 @@ def run(
 
     TASK is the text, or - to read it from standard input. Without --store the agent lives as long as this command.
     The exit code says how it ended; `hibernaut --help` lists them.
-
-    \b
-    hibernaut run "Say hello" --model echo
-    hibernaut run "Fix the build" --model my.py:model --tools my.py
-    hibernaut run - --store agents.db --thread builds --no-wait < task.txt
     """
     setting = Setting(store or MEMORY, tenant, model, tools, instructions)
     task = Task(options.text_or_stdin(text), setting, thread_id, timeout, wait, as_json)

@@ -17,6 +17,7 @@ from hibernaut.cli.starting import Setting
 from hibernaut.cli.tools import Given
 from hibernaut.engine.local import MAX_SLICES
 from hibernaut.errors import StoreError
+from hibernaut.stores.protocol import Store
 from hibernaut.system import AgentSystem
 
 MEMORY = ":memory:"
@@ -48,12 +49,15 @@ def run_async(main: Coroutine[Any, Any, int], log: Callable[[str], None] | None 
 async def opened(
     setting: Setting,
     *,
+    store: Store | None = None,
     must_exist: bool = False,
     tools: Iterable[Given] = (),
     run: bool = False,
     max_slices: int = MAX_SLICES,
 ) -> AsyncIterator[AgentSystem]:
-    """Open an agent system; errors come out of it as they are, not in groups.
+    """Open an agent system on the setting's store, or on one that is open already.
+
+    Errors come out of it as they are, not in groups.
 
     Raises:
         StoreError: there is no such store and it must exist, or it is in memory and so belongs to no other process.
@@ -65,7 +69,7 @@ async def opened(
         model=models.default or None,
         models=models,
         tools=tools,
-        store=setting.store,
+        store=store or setting.store,
         instructions=setting.instructions,
         tenant=setting.tenant,
         run=run,

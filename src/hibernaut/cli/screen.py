@@ -1,7 +1,7 @@
 """The lower end of a terminal: text that runs on above, and one row below in which the user writes meanwhile.
 
-Only the last, unfinished row of the running text and the row of the input are ever drawn again; what is above has scrolled into
-the terminal's own memory and is left alone.
+Only the last, unfinished row of the running text and the row of the input are ever drawn again; what is above has
+scrolled into the terminal's own memory and is left alone.
 """
 
 from collections.abc import Callable
@@ -74,7 +74,7 @@ class Screen:
         self._write(self._erased())
 
     def _wrapped(self, text: str) -> tuple[str, str]:
-        """Split running text into the rows that are full and the one that is not. The terminal wraps it there itself."""
+        """Split running text into the rows that are full and the one that is not: the terminal wraps it there."""
         wide, start = max(self._wide(), 2), 0
         while True:
             row = fitting(text[start : start + _LONGEST_ROW * wide], wide)

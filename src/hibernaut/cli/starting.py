@@ -66,7 +66,9 @@ async def check_old(system: AgentSystem, thread_id: str, setting: Setting, tools
         remarks.append(f"the thread keeps the model it was launched with: {launch.model}")
     here = {tool.name if isinstance(tool, Tool) else tool.__name__ for tool in tools}
     if missing := [name for name in launch.tools if name not in here]:
-        remarks.append(f"the thread was launched with tools that are not here: {', '.join(missing)}; give them with --tools")
+        remarks.append(
+            f"the thread was launched with tools that are not here: {', '.join(missing)}; give them with --tools"
+        )
     if others := sorted(here.difference(launch.tools)):
         remarks.append(f"the thread was launched without these tools and does not get them: {', '.join(others)}")
     if setting.instructions and setting.instructions != launch.instructions:

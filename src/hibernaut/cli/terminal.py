@@ -127,9 +127,9 @@ class Printed:
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, right: Sequence[int] = ()) -> list[str]:
-    """Return the lines of a table; `right` are the columns to be aligned there. A terminal's width cuts the last column.
+    """Return the lines of a table, cut to the terminal's width if there is one.
 
-    Cells are single lines already.
+    Cells are single lines already. `right` are the columns that are aligned there.
     """
     cells = [list(heads), *[[safe(cell) for cell in row] for row in rows]]
     widths = [max(width(row[place]) for row in cells) for place in range(len(heads))]

@@ -2,6 +2,9 @@
 
 from datetime import datetime
 
+_NOW = 2_000
+"""Milliseconds that are called now."""
+
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 
 
@@ -26,6 +29,6 @@ def span(milliseconds: int) -> str:
 
 def ago(at: int, now: int) -> str:
     """Return how long ago a moment was, or in how long it will be."""
-    if abs(now - at) < 2_000:
+    if abs(now - at) < _NOW:
         return "now"
     return f"{span(now - at)} ago" if at < now else f"in {span(at - now)}"

@@ -29,7 +29,9 @@ def _tools_of(name: str) -> list[Given]:
     if not attribute:
         tools: list[Given] = [value for value in vars(load(place)).values() if isinstance(value, Tool)]
         if not tools:
-            raise ConfigurationError(f"{place} has no tools: decorate its functions with @tool, or name one as {place}:name")
+            raise ConfigurationError(
+                f"{place} has no tools: decorate its functions with @tool, or name one as {place}:name"
+            )
         return tools
     value = find(place, attribute.split("."))
     given = list(value) if isinstance(value, list | tuple | set | frozenset) else [value]

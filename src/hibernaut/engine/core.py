@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable, Mapping
 
 from hibernaut.clock import Clock
@@ -11,7 +12,7 @@ from hibernaut.engine.live import LiveFeed
 from hibernaut.engine.slice import SliceRunner
 from hibernaut.errors import StaleClaim, StoreError
 from hibernaut.models.protocol import ModelSource
-from hibernaut.stores.protocol import Claim, Owner, Store
+from hibernaut.stores.protocol import Claim, EffectRow, Owner, Store
 from hibernaut.tools.tool import AnyTool
 
 logger = logging.getLogger(__name__)
@@ -47,6 +48,7 @@ class Engine:
         self.runner = SliceRunner(store, Launches(store, tools), models, self.dispatcher, feed, clock, note_due)
         self._note_due = note_due
         self._unreleased: list[tuple[Claim, int]] = []
+        self._orphans: deque[EffectRow] = deque()
 
     async def slice(self, claim: Claim, streaming: Callable[[str], None] | None = None) -> None:
         """Run a claimed slice. Whatever goes wrong with it stays with its thread."""
@@ -85,8 +87,17 @@ class Engine:
     async def adopt(self) -> None:
         """Take over the effects of engines that died."""
         while True:
-            rows = await self.store.adopt_effects(self.owner, self.clock.now(), ADOPT_AT_ONCE)
-            for row in rows:
-                await self.dispatcher.settle_orphan(row)
-            if len(rows) < ADOPT_AT_ONCE:
+            while self._orphans:
+                # They are this engine's from now on, so one that cannot be settled yet must not be forgotten.
+                await self.dispatcher.settle_orphan(self._orphans[0])
+                self._orphans.popleft()
+            self._orphans += await self.store.adopt_effects(self.owner, self.clock.now(), ADOPT_AT_ONCE)
+            if not self._orphans:
                 return
+
+    async def leave(self) -> None:
+        """Say that this engine ends. Should the store not hear it, others find out by themselves."""
+        try:
+            await self.store.leave(self.owner)
+        except StoreError:
+            logger.exception("the store was not told that engine %s has ended", self.owner.engine_id)

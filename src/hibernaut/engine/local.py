@@ -132,7 +132,7 @@ class LocalEngine:
         finally:
             end_hints()
             self._group = None
-        await self._store.leave(self._owner)
+        await self.engine.leave()
 
     # Claiming
 

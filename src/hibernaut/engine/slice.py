@@ -16,10 +16,10 @@ from hibernaut.engine.launches import Launch, Launches
 from hibernaut.engine.live import LiveFeed, LiveTurn
 from hibernaut.engine.transcripts import HotTranscript, Transcripts
 from hibernaut.errors import ConfigurationError, ModelError
-from hibernaut.kernel.commit import Effect
+from hibernaut.kernel.commit import Disposition, Effect
 from hibernaut.kernel.draft import Draft
 from hibernaut.kernel.fold import Failure, fold_failure, fold_interrupted, fold_turn
-from hibernaut.kernel.head import decode_head
+from hibernaut.kernel.head import Head, decode_head
 from hibernaut.kernel.prepare import prepare
 from hibernaut.kernel.seal import NOT_ASKED, Asked, seal
 from hibernaut.kernel.turn import TurnBuffer
@@ -116,6 +116,7 @@ class SliceRunner:
             raise
         finally:
             self._feed.end(claim.thread_id)
+            self._feed.moved(claim.thread_id)
 
     async def _slice(self, claim: Claim, streaming: Callable[[str], None] | None) -> None:
         loaded = decode_head(claim.head)
@@ -125,9 +126,8 @@ class SliceRunner:
         rounds = launch.config.options.max_rounds
         for number in range(1, rounds + 1):
             started = self._clock.now()
-            draft = prepare(head, inputs, launch.config.options, started)
-            if claim.tries > MAX_TRIES and head.status == "open":
-                draft.park(f"{claim.tries - 1} slices in a row came to nothing; the engine's log says why")
+            draft = _give_up(head, inputs, claim.tries, launch, started) if claim.tries > MAX_TRIES else None
+            draft = draft or prepare(head, inputs, launch.config.options, started)
             one = _Round()
             if draft.wants_completion:
                 await self._complete(one, draft, launch, claim.token << 8 | number, streaming)
@@ -229,6 +229,19 @@ class SliceRunner:
         finally:
             self.streams.pop(thread_id, None)
         return stream.reason
+
+
+def _give_up(head: Head, inputs: Sequence[Delivered], tries: int, launch: Launch, now: int) -> Draft | None:
+    """Park a thread whose slices came to nothing, first with its inputs taken in, then (if that fails too) without."""
+    if head.status != "open":
+        return None
+    if tries > MAX_TRIES + 1:
+        draft = Draft(head, launch.config.options, now)
+        draft.dispositions += [(one.message_id, Disposition.REFUSED) for one in inputs]
+    else:
+        draft = prepare(head, inputs, launch.config.options, now)
+    draft.park(f"{tries - 1} slices in a row came to nothing; the engine's log says why")
+    return draft
 
 
 def _is_inline(draft: Draft, effect: Effect) -> bool:

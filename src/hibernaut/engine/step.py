@@ -12,6 +12,7 @@ import msgspec
 from hibernaut.clock import Clock
 from hibernaut.engine.core import Engine
 from hibernaut.engine.live import LiveFeed
+from hibernaut.errors import StoreError
 from hibernaut.messages.inputs import InputMessage
 from hibernaut.models.protocol import ModelSource
 from hibernaut.stores.protocol import Outcome, Owner, Store
@@ -56,21 +57,32 @@ class StepEngine:
         is cut off, what it did not commit is as if it had not begun: the messages are stored and wait.
 
         Raises:
-            StoreError: the messages could not be stored; none was.
+            StoreError: the messages could not be stored, and none was; or they wait, and the store failed later. A step
+                with the same messages goes on in either case.
         """
         outcomes = await self._store.put(messages, self._clock.now()) if messages else []
         only = None if due else sorted({message.thread_id for message in messages})
+        problem: StoreError | None = None
         async with asyncio.TaskGroup() as group:
             engine = Engine(self._store, owner, self._tools, self._models, self._feed, self._clock, group, keeps=False)
-            await engine.upkeep()
-            while True:
-                claims = await self._store.claim(owner, self._clock.now(), MAX_SLICES_AT_ONCE, threads=only)
-                if claims:
-                    await asyncio.gather(*[engine.slice(claim) for claim in claims])
-                elif engine.dispatcher.running:
-                    await engine.dispatcher.join()
-                else:
-                    break
-        await self._store.leave(owner)
+            try:
+                await self._drive(engine, only)
+            except StoreError as error:
+                problem = error
+                await engine.dispatcher.join()
+        await engine.leave()
+        if problem is not None:
+            raise problem
         next_due = await self._store.next_due(self._clock.now())
         return StepResult(tuple(outcomes), engine.runner.completions, next_due)
+
+    async def _drive(self, engine: Engine, only: Sequence[str] | None) -> None:
+        await engine.upkeep()
+        while True:
+            claims = await self._store.claim(engine.owner, self._clock.now(), MAX_SLICES_AT_ONCE, threads=only)
+            if claims:
+                await asyncio.gather(*[engine.slice(claim) for claim in claims])
+            elif engine.dispatcher.running:
+                await engine.dispatcher.join()
+            else:
+                return

@@ -19,6 +19,11 @@ EVENT_POSITIONS = 10_000
 """Events get call ids from positions that no call of a turn reaches."""
 
 
+def word_of(call: Call) -> str:
+    """Return the id of the message that says that a call was cancelled."""
+    return f"cancelled:{call.id}"
+
+
 class Draft:
     """A round being worked out. `head` is the draft's own and is changed in place.
 
@@ -189,11 +194,9 @@ class Draft:
         head.owes = True
 
     def tell_later(self, call: Call, content: str) -> None:
-        """Send the thread the end of a call that went on beside the conversation; it arrives as an event."""
-        message = InputMessage(
-            f"cancelled:{call.id}", self.head.thread_id, ToolResult(call.id, content, is_error=True), "engine"
-        )
-        self.outgoing.append(Outgoing(message))
+        """Send the thread word of a call that was cancelled beside the conversation; it arrives as an event."""
+        word = ToolResult(call.id, content, is_error=True)
+        self.outgoing.append(Outgoing(InputMessage(word_of(call), self.head.thread_id, word, "engine")))
 
     # Bounds
 

@@ -7,7 +7,7 @@ draft that says whether the model must be asked.
 from collections.abc import Sequence
 
 from hibernaut.kernel.commit import Disposition
-from hibernaut.kernel.draft import Draft
+from hibernaut.kernel.draft import Draft, word_of
 from hibernaut.kernel.head import Call, Head
 from hibernaut.kernel.limits import ThreadOptions
 from hibernaut.messages.inputs import Command, Delivered, Event, Timer, ToolResult, UserText
@@ -160,7 +160,7 @@ def _result(draft: Draft, content: ToolResult, arrived: Delivered) -> Dispositio
         draft.inject(call, content.content, "late_result")
         if content.subscription and not content.is_error and call.state == "detached":
             call.state = "subscribed"
-        else:
+        elif arrived.message_id != word_of(call):
             draft.settled.append(call.id)
             _forget(draft, call)
         return Disposition.ACCEPTED

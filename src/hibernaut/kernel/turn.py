@@ -90,6 +90,7 @@ class TurnBuffer:
             self._run = None
             self._parts.append(piece)
         elif type(piece) is Finish:
+            self._run = None
             self.finish = piece
 
     def feed_all(self, pieces: Iterable[StreamPiece]) -> None:
@@ -100,7 +101,7 @@ class TurnBuffer:
                 run.append(piece.text)
             else:
                 self.feed(piece)
-                run = self._run if self.finish is None else None
+                run = self._run
 
     def _begin(self, call: TurnCall, index: int) -> None:
         self._run = None

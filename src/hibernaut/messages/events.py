@@ -155,12 +155,18 @@ class Cursor(msgspec.Struct, frozen=True):
 def to_record(event: AgentEvent) -> dict[str, Any]:
     """Return the event as plain values, fit for JSON; images as their type and size."""
     record: dict[str, Any] = msgspec.to_builtins(event)
-    content, usage = getattr(event, "content", ""), getattr(event, "usage", None)
-    if not isinstance(content, str):
-        record["content"] = [_part_record(part) for part in content]
-    if isinstance(usage, Usage):
-        record["usage"] = msgspec.structs.asdict(usage)
+    for name in ("content", "usage"):
+        value = getattr(event, name, None)
+        if isinstance(value, Usage):
+            record[name] = msgspec.structs.asdict(value)
+        elif value is not None:
+            record[name] = content_record(value)
     return record
+
+
+def content_record(content: Content) -> str | list[dict[str, Any]]:
+    """Return a content as plain values, fit for JSON; images as their type and size."""
+    return content if isinstance(content, str) else [_part_record(part) for part in content]
 
 
 def _part_record(part: Part) -> dict[str, Any]:

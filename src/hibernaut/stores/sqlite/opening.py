@@ -111,6 +111,7 @@ def _examine(path: str) -> None:
     try:
         connection = apsw.Connection(f"file:{quote(path)}?immutable=1", flags=flags)
         try:
+            connection.pragma("writable_schema", True)  # else it refuses a file whose end is still in the log
             application, number = connection.pragma("application_id"), connection.pragma("user_version")
         finally:
             connection.close()

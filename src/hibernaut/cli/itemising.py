@@ -1,0 +1,91 @@
+"""The items of a history, as people and programs read them."""
+
+import base64
+from typing import Any
+
+from hibernaut.messages.events import content_record
+from hibernaut.messages.items import (
+    CallItem,
+    EventItem,
+    Item,
+    NoticeItem,
+    ReasoningItem,
+    ResultItem,
+    SummaryItem,
+    TextItem,
+    Unknown,
+    UserItem,
+)
+from hibernaut.messages.parts import Content, Excerpt, plain_text
+from hibernaut.stores.protocol import Store
+
+_KINDS: dict[type[Item], str] = {
+    UserItem: "user",
+    TextItem: "agent",
+    ReasoningItem: "reasoning",
+    CallItem: "call",
+    ResultItem: "result",
+    EventItem: "event",
+    SummaryItem: "summary",
+    NoticeItem: "notice",
+    Unknown: "unknown",
+}
+
+
+def kind_of(item: Item, tools: dict[str, str]) -> str:
+    """Return in a few words what an item is. `tools` remembers from item to item which tool each call is of."""
+    match item:
+        case UserItem(origin="runtime"):
+            return "runtime"
+        case UserItem(user=user) if user:
+            return f"user {user}"
+        case TextItem(interrupted=True):
+            return "agent, interrupted"
+        case CallItem():
+            tools[item.id] = item.name
+            return f"call {item.name}"
+        case ResultItem():
+            return f"{'error' if item.is_error else 'result'} {tools.pop(item.call_id, '')}".rstrip()
+        case EventItem():
+            return f"{item.source.replace('_', ' ')} {item.tool}"
+        case NoticeItem():
+            return f"notice {item.kind}"
+        case _:
+            return _KINDS[type(item)]
+
+
+def text_of(item: Item) -> str:
+    """Return what can be read of an item."""
+    match item:
+        case TextItem() | ReasoningItem() | SummaryItem() | NoticeItem():
+            return item.text
+        case CallItem():
+            return item.arguments
+        case Unknown():
+            return "(written by a newer version)"
+        case _:
+            return plain_text(item.content)
+
+
+async def full_text(store: Store, item: Item) -> str:
+    """Return all that can be read of an item, what was put aside included."""
+    content: Content = getattr(item, "content", "")
+    if isinstance(content, str):
+        return text_of(item)
+    texts = []
+    for part in content:
+        blob = await store.read_blob(part.blob) if isinstance(part, Excerpt) else None
+        texts.append(plain_text((part,)) if blob is None else blob.decode("utf-8", "replace"))
+    return "\n".join(texts)
+
+
+def item_record(item: Item) -> dict[str, Any]:
+    """Return an item as plain values, fit for JSON; opaque bytes in base 64."""
+    record: dict[str, Any] = {"type": _KINDS[type(item)]}
+    for name in item.__struct_fields__:
+        value = getattr(item, name)
+        if name == "content":
+            record[name] = content_record(value)
+        else:
+            record[name] = base64.b64encode(value).decode() if isinstance(value, bytes) else value
+    return record

@@ -1,0 +1,164 @@
+"""`hibernaut serve --local`: an engine that runs on a store until it is told to stop."""
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from collections import deque
+from contextlib import ExitStack
+
+import click
+
+from hibernaut.cli import options
+from hibernaut.cli.failures import ANSWERED, INTERRUPTED
+from hibernaut.cli.narration import in_a_line
+from hibernaut.cli.running import MEMORY, opened, run_async
+from hibernaut.cli.starting import Setting
+from hibernaut.cli.terminal import DIM, columns, cut, is_styled, safe, styled
+from hibernaut.cli.times import clock_time, moment
+from hibernaut.cli.tools import load_tools
+from hibernaut.engine.local import MAX_SLICES
+from hibernaut.kernel.commit import SliceCommit
+from hibernaut.kernel.feed import stored_events
+from hibernaut.kernel.head import decode_head
+from hibernaut.kernel.receipt import decode_receipt
+from hibernaut.messages.events import CompletionFinished, TextChunk
+from hibernaut.messages.items import decode_page
+from hibernaut.messages.text import shorten
+from hibernaut.stores.protocol import Claim
+from hibernaut.stores.sqlite import SqliteStore
+from hibernaut.tools.tool import Tool
+
+LINES_A_SECOND = 50
+"""Lines about threads that are printed in a second; what is above is counted."""
+
+LONGEST_LINE = 160
+"""Characters of what is told of one event where no terminal says how much room there is."""
+
+
+@click.command(epilog=options.examples("hibernaut serve --local --store agents.db --model my.py:model --tools my.py"))
+@click.option("--local", is_flag=True, help="Run the engine in this process.")
+@options.stores(required=True)
+@options.models
+@options.tools
+@click.option(
+    "--max-slices", type=click.IntRange(1), default=MAX_SLICES, show_default=True, help="Slices at the same time."
+)
+@click.option("--quiet", is_flag=True, help="Print only warnings.")
+def serve(store: str, model: str, tools: tuple[str, ...], max_slices: int, *, local: bool, quiet: bool) -> None:
+    """Keep an engine running on a store until Ctrl-C or SIGTERM.
+
+    It runs the threads of all tenants, with the model and the tools that each was launched with: models are found by
+    their name, tools must be given. --model is for threads that name none. Several may run on one store. A store names
+    code, so serve only stores you trust.
+
+    The first signal lets running slices end; a second one stops at once, and loses nothing either.
+    """
+    if not local:
+        raise click.UsageError("say which engine: --local is the one there is")
+    if store == MEMORY:
+        raise click.UsageError("serve needs a file as its store: nobody else could reach one in memory")
+    setting = Setting(store, model=model, tools=tools)
+    click.get_current_context().exit(run_async(_serve(setting, max_slices, quiet=quiet), _warn))
+
+
+async def _serve(setting: Setting, max_slices: int, *, quiet: bool) -> int:
+    tools = load_tools(setting.tools)
+    names = [tool.name if isinstance(tool, Tool) else tool.__name__ for tool in tools]
+    journal = Journal(quiet=quiet)
+    store = await WatchedStore.open(setting.store)
+    try:
+        store.journal = journal
+        stopping = asyncio.Event()
+        with ExitStack() as stack:
+            loop = asyncio.get_running_loop()
+
+            def stop(number: int) -> None:
+                if stopping.is_set():
+                    _tell("stopped at once")
+                    os._exit(INTERRUPTED if number == signal.SIGINT else 128 + number)
+                stopping.set()
+
+            async with opened(setting, store=store, tools=tools, run=True, max_slices=max_slices) as system:
+                for number in (signal.SIGINT, signal.SIGTERM):
+                    loop.add_signal_handler(number, stop, number)
+                    stack.callback(loop.remove_signal_handler, number)
+                if not quiet:
+                    _tell(
+                        f"serving {setting.store} (process {os.getpid()}, model {setting.model or 'none'}, "
+                        f"tools {', '.join(names) or 'none'}); Ctrl-C stops"
+                    )
+                await stopping.wait()
+                if not quiet:
+                    _tell("stopping: running slices end first; Ctrl-C again stops at once")
+            if not quiet:
+                _tell(f"stopped after {system.completions:,} completions")
+    finally:
+        await store.close()
+    return ANSWERED
+
+
+class WatchedStore(SqliteStore):
+    """A store that tells a journal of every commit that this process makes."""
+
+    journal: "Journal | None" = None
+
+    async def commit(self, claim: Claim, commit: SliceCommit, *, keep: bool = False) -> None:
+        await super().commit(claim, commit, keep=keep)
+        if self.journal is not None:
+            self.journal.note(commit)
+
+
+class Journal:
+    """Prints what commits did, a line for each thing, and never more than a person could read."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self._quiet = quiet
+        self._recent: deque[float] = deque(maxlen=LINES_A_SECOND)
+        self._left_out = 0
+
+    def note(self, commit: SliceCommit) -> None:
+        """Print what a commit did."""
+        if self._quiet:
+            return
+        if len(self._recent) == LINES_A_SECOND and time.monotonic() - self._recent[0] < 1:
+            self._left_out += 1
+            return
+        if self._left_out:
+            _tell(f"… {self._left_out:,} more commits, too many to be told one by one")
+            self._left_out = 0
+        for line in _lines(commit):
+            self._recent.append(time.monotonic())
+            _tell(f"{commit.thread_id}  {line}")
+
+
+def _lines(commit: SliceCommit) -> list[str]:
+    lines: list[str] = []
+    said = ""
+    for event in stored_events(commit.thread_id, decode_page(commit.page), decode_receipt(commit.receipt)):
+        if isinstance(event, TextChunk):
+            said += event.text
+        elif isinstance(event, CompletionFinished) and said:
+            tokens = event.usage.input + event.usage.output
+            spent = f" ({tokens:,} tokens)" if tokens else ""
+            lines.append(f"{'interrupted' if event.interrupted else 'said'}{spent}: {said}")
+        elif line := in_a_line(event, LONGEST_LINE):
+            lines.append(line)
+    head = decode_head(commit.head).head
+    resting = [call for name in head.turn if (call := head.calls[name]).mode == "rest"]
+    if resting and len(resting) == len(head.turn):
+        due = [call.due for call in resting if call.due]
+        lines.append(f"sleeps until {moment(min(due)) if due else 'something comes'}")
+    return [shorten(line, LONGEST_LINE) for line in lines]
+
+
+def _tell(text: str) -> None:
+    now = clock_time(time.time_ns() // 1_000_000)
+    terminal = sys.stdout.isatty()
+    line = cut(safe(text), columns() - len(now) - 2) if terminal else text
+    print(f"{styled(now, DIM) if is_styled(sys.stdout) else now}  {line}", flush=True)
+
+
+def _warn(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
