@@ -8,6 +8,7 @@ which life it is.
 import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import suppress
 from itertools import count
 from typing import TypeVar
 
@@ -142,10 +143,8 @@ class Life:
 
     async def deliver(self, token: str, result: str) -> None:
         """Bring the result of a deferred call; that somebody did it before is as good."""
-        try:
+        with suppress(AlreadyAnswered):
             await _insist(lambda: self.system.deliver(token, result))
-        except AlreadyAnswered:
-            pass
 
     async def look(self) -> Seen:
         """Look at the thread, past everything that can die."""

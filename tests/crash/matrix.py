@@ -44,7 +44,6 @@ class Course(msgspec.Struct):
     """Of the last life."""
     unknown: set[str]
     """Calls that were begun and not answered when their process died, and whose tool must not be run again."""
-    lives: int
 
     @property
     def pages(self) -> list[list[Item]]:
@@ -55,9 +54,7 @@ class Course(msgspec.Struct):
         return [decode_receipt(row.receipt) for row in self.log]
 
 
-def run_course(
-    scenario: Scenario, open_store: OpenStore, crashes: Sequence[Crash] = (), *, fail_at: int = 0
-) -> Course:
+def run_course(scenario: Scenario, open_store: OpenStore, crashes: Sequence[Crash] = (), *, fail_at: int = 0) -> Course:
     """Run a scenario through crashes, one in each of the first lives, to its end. Every life has a loop of its own.
 
     In the life after those the store fails at operation `fail_at`.
@@ -67,9 +64,9 @@ def run_course(
     failing = FaultPlan(fail_at={fail_at: StoreBusy("the disk is busy")} if fail_at else {})
     for number, plan in enumerate([*plans, failing, FaultPlan()], 1):
         died, operations = asyncio.run(_live(number, scenario, world, open_store, plan))
-        seen, log = asyncio.run(_read(open_store))
+        seen, log = asyncio.run(read_store(open_store))
         if not died:
-            return Course(log, seen, world, operations, unknown, number)
+            return Course(log, seen, world, operations, unknown)
         unknown |= left_unknown(seen, world)
     raise AssertionError("the last life had no reason to die")
 
@@ -78,6 +75,7 @@ async def _live(
     number: int, scenario: Scenario, world: World, open_store: OpenStore, plan: FaultPlan
 ) -> tuple[bool, list[str]]:
     async with open_store() as store:
+
         def reach(operation: int, _name: str) -> None:
             life.over |= operation == plan.crash_at
 
@@ -94,7 +92,8 @@ async def _live(
         return died, life.faulty.operations
 
 
-async def _read(open_store: OpenStore) -> tuple[Seen, list[LogRow]]:
+async def read_store(open_store: OpenStore) -> tuple[Seen, list[LogRow]]:
+    """Return what a store holds of the thread."""
     async with open_store() as store:
         return await look(store), await store.read_log(THREAD)
 

@@ -1,7 +1,7 @@
 """What is run and killed: small programs that use everything a thread can wait for.
 
-The model of each is a function of what it is asked, and says the same whether a result is the tool's own or says that it
-is unknown. So the only thing that a crash may change is such a result.
+The model of each is a function of what it is asked, and says the same whether a result is the tool's own or says that
+it is unknown. So the only thing that a crash may change is such a result.
 """
 
 from functools import partial
@@ -33,7 +33,12 @@ def runtime_answers(life: Life) -> Play:
     """Calls that the runtime answers itself, within the slice: the model is asked again at once."""
 
     def answer(request: ModelRequest) -> ScriptedTurn:
-        turns = [call("no_such_tool"), call("set_title", title="About nothing"), call_of_the_runtime(), say("That is all.")]
+        turns = [
+            call("no_such_tool"),
+            call("set_title", title="About nothing"),
+            call("receive_event__injected", original_tool_name="build"),
+            say("That is all."),
+        ]
         return turns[len(_calls(request))]
 
     async def drive() -> None:
@@ -41,10 +46,6 @@ def runtime_answers(life: Life) -> Play:
         await life.settle()
 
     return Play(answer, drive)
-
-
-def call_of_the_runtime() -> ScriptedTurn:
-    return call("receive_event__injected", original_tool_name="build")
 
 
 def inline_tool(life: Life, *, idempotent: bool = False) -> Play:
@@ -85,7 +86,8 @@ def two_calls_at_once(life: Life, *, idempotent: bool = False) -> Play:
 
 
 def _two_calls(life: Life, at_once: int, *, idempotent: bool) -> Play:
-    tools = [_worker(life, "first", idempotent=idempotent), _worker(life, "second", idempotent=idempotent, gate="second")]
+    first = _worker(life, "first", idempotent=idempotent)
+    second = _worker(life, "second", idempotent=idempotent, gate="second")
 
     async def drive() -> None:
         await life.say("m1", "Do both")
@@ -96,7 +98,7 @@ def _two_calls(life: Life, at_once: int, *, idempotent: bool) -> Play:
     def answer(request: ModelRequest) -> ScriptedTurn:
         return say("Both are done.") if _calls(request) else turn("I will do both.", call("first"), call("second"))
 
-    return Play(answer, drive, tools, ThreadOptions(parallel_calls=at_once))
+    return Play(answer, drive, [first, second], ThreadOptions(parallel_calls=at_once))
 
 
 def deferred_call(life: Life, *, idempotent: bool = False) -> Play:

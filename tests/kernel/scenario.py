@@ -24,7 +24,7 @@ from hibernaut.kernel.fold import (
 from hibernaut.kernel.head import Head, LoadedHead, decode_head, encode_head
 from hibernaut.kernel.limits import ThreadOptions
 from hibernaut.kernel.prepare import INTERRUPTED, NOT_RUN, STILL_RUNNING, STOPPED, WOKEN, prepare
-from hibernaut.kernel.receipt import Receipt, decode_receipt, verify_chain
+from hibernaut.kernel.receipt import Receipt, TurnCommit, decode_receipt, verify_chain
 from hibernaut.kernel.seal import NOT_ASKED, Asked, seal
 from hibernaut.kernel.transcript import MISSING_RESULT, Transcript, validate
 from hibernaut.kernel.turn import Turn, TurnCall, TurnPart, TurnText
@@ -280,7 +280,7 @@ class Thread:
         inputs = self.due()
         commit = self._work_out(inputs, reaction)
         assert self._work_out(inputs, reaction) == commit, "the same round comes to two commits"
-        if decode_receipt(commit.receipt).turn != "none":
+        if decode_receipt(commit.receipt).turn is not TurnCommit.NONE:
             self.asked += 1
             self.now += self.thinking
         self._apply(commit)
@@ -356,12 +356,12 @@ class Thread:
 def _react(draft: Draft, reaction: Reaction) -> Asked:
     if isinstance(reaction, Failure):
         fold_failure(draft, reaction)
-        return Asked("failed", attempt=1)
+        return Asked(TurnCommit.FAILED, attempt=1)
     if reaction.reason == "interrupted":
         fold_interrupted(draft, reaction)
-        return Asked("interrupted", attempt=1)
+        return Asked(TurnCommit.INTERRUPTED, attempt=1)
     fold_turn(draft, reaction, FakeTools())
-    return Asked("complete", attempt=1, usage=reaction.usage)
+    return Asked(TurnCommit.COMPLETE, attempt=1, usage=reaction.usage)
 
 
 def _line(item: Item, numbers: dict[str, int]) -> str:

@@ -181,6 +181,29 @@ def test_an_event_may_overtake_the_confirmation_of_its_subscription() -> None:
     assert thread.state(1) == "subscribed"
 
 
+def test_a_late_confirmation_that_failed_is_no_subscription() -> None:
+    thread = Thread()
+    thread.user("Watch")
+    thread.run(calls("watch"))
+    thread.user("Well?")
+    thread.run(says("I wait."))
+    thread.result(1, "no such topic", is_error=True, subscription=True)
+    thread.run(says("Pity."))
+    assert thread.state(1) == "gone"
+
+
+def test_a_subscription_that_was_cancelled_before_its_confirmation_stays_cancelled() -> None:
+    thread = Thread(ThreadOptions(on_user_text="cancel"))
+    thread.user("Watch")
+    thread.run(calls("watch"))
+    thread.user("No")
+    thread.run(says("Good."))
+    ghost = thread.event(1, "boo")
+    thread.result(1, "watching", subscription=True)
+    thread.run(says("Too late."))
+    assert (thread.state(1), thread.fates[ghost]) == ("gone", Disposition.REFUSED)
+
+
 def test_a_queued_call_that_is_cancelled_is_not_run() -> None:
     thread = three(1)
     thread.cancel(2)
@@ -188,6 +211,26 @@ def test_a_queued_call_that_is_cancelled_is_not_run() -> None:
     thread.run()
     assert thread.running() == [3]
     assert thread.story()[4:] == ["#1 = built", "#2 ! Not run: cancelled by an operator."]
+
+
+def test_a_call_whose_result_is_there_cannot_be_cancelled() -> None:
+    thread = three(3)
+    thread.result(2, "fine")
+    thread.run()
+    cancel = thread.cancel(2)
+    thread.run()
+    assert (thread.fates[cancel], thread.state(2)) == (Disposition.STALE, "answered")
+
+
+def test_a_sleep_that_is_over_has_its_result_when_the_turn_is_stopped() -> None:
+    thread = Thread(ThreadOptions(parallel_calls=2))
+    thread.user("Build and sleep")
+    thread.run(calls("build", "sleep"))
+    thread.wait(10 * SECOND)
+    thread.run()
+    thread.stop()
+    thread.run()
+    assert thread.story()[-2:] == ["#1 ! STOPPED", "#2 = Slept until the time set."]
 
 
 def test_an_open_call_that_is_cancelled_makes_room_for_the_next() -> None:
@@ -336,6 +379,15 @@ def test_a15_the_late_result_of_a_detached_call_wins_over_its_deadline() -> None
     assert thread.owed == thread.calls
 
 
+def test_a15_a_late_result_takes_the_deadline_back() -> None:
+    thread = deployed()
+    thread.user("Meanwhile?")
+    thread.run(says("It runs."))
+    thread.result(1, "deployed")
+    thread.run(says("Good."))
+    assert thread.inbox == {}
+
+
 def test_a15_every_call_has_the_deadline_of_its_thread_unless_its_tool_has_one() -> None:
     thread = three(3, 5 * SECOND)
     assert thread.alarms() == ["deadline 5"] * 3
@@ -363,6 +415,26 @@ def test_a_deadline_ends_when_a_subscription_is_confirmed() -> None:
     thread.result(1, "following", subscription=True)
     thread.run(says("I follow."))
     assert (thread.alarms(), thread.state(1)) == ([], "subscribed")
+
+
+def test_a_deadline_ends_with_the_last_event() -> None:
+    thread = Thread()
+    thread.user("Follow")
+    thread.run(calls("follow"))
+    thread.user("Meanwhile?")
+    thread.run(says("I wait."))
+    thread.event(1, "all there was", final=True)
+    thread.run(says("Good."))
+    assert (thread.inbox, thread.state(1)) == ({}, "gone")
+
+
+def test_a_timer_of_a_call_that_is_over_is_stale() -> None:
+    thread = deployed()
+    thread.cancel(1)
+    thread.run(says("Then not."))
+    forged = thread.put(Timer("deadline", thread.now, thread.calls[0]))
+    thread.run()
+    assert (thread.fates[forged], thread.state(1)) == (Disposition.STALE, "cancelled")
 
 
 @pytest.mark.parametrize("purpose", ["sleep", "deadline", "retry"])

@@ -6,6 +6,7 @@ import pytest
 
 from hibernaut.kernel.fold import CUT_CALL, GO_ON, HALF_CALL, Failure, backoff
 from hibernaut.kernel.limits import BACKOFF_FIRST, BACKOFF_MOST, RETRY_AFTER_MOST, ThreadOptions
+from hibernaut.kernel.receipt import TurnCommit
 from hibernaut.messages.events import Usage
 from hibernaut.messages.inputs import Command
 from hibernaut.messages.items import CallItem, ReasoningItem, TextItem
@@ -201,7 +202,7 @@ def test_an_interrupted_turn_keeps_its_visible_text_and_no_call_runs() -> None:
     thread.user("Go")
     commit = thread.round(cut_short(REASONING, "I will ", call("build"), "build", REASONING))
     assert thread.story() == ["U: Go", "A: I will build|"]
-    assert (thread.owed, commit.continues, thread.receipt.turn) == ([], False, "interrupted")
+    assert (thread.owed, commit.continues, thread.receipt.turn) == ([], False, TurnCommit.INTERRUPTED)
 
 
 # Failures
@@ -307,8 +308,13 @@ def test_c55_the_same_call_failing_the_same_way_parks_the_thread() -> None:
 
 
 def test_c55_a_call_that_is_refused_again_and_again_parks_the_thread() -> None:
-    thread = asked(*[calls("broken")] * 5)
-    assert thread.head.status == "parked"
+    thread = asked(*[calls("broken")] * 4, calls("broken", "broken"))
+    assert thread.story(notices=True)[-4:] == [
+        "#6 broken",
+        "(parked)",
+        "#5 ! broken needs a path",
+        "#6 ! broken needs a path",
+    ]
     assert thread.head.reason == "broken failed the same way 5 times in a row: broken needs a path"
 
 
@@ -357,6 +363,17 @@ def test_c55_a_thread_that_used_up_its_tokens_is_parked_before_it_asks_again() -
     thread.run()
     assert thread.head.status == "parked"
     assert thread.head.reason == "the token budget of 100 is used up (100 used)"
+
+
+def test_c55_a_thread_without_tokens_still_takes_what_its_calls_bring() -> None:
+    spent = says(call("build"), call("check"), usage=Usage(90, 10))
+    thread = asked(spent, options=ThreadOptions(token_budget=100))
+    thread.result(1, "built")
+    thread.run()
+    assert (thread.head.reason, thread.running()) == ("", [2])
+    thread.result(2, "fine")
+    thread.run()
+    assert thread.head.status == "parked"
 
 
 def test_c55_a_thread_below_its_budget_goes_on() -> None:

@@ -5,8 +5,9 @@ import pytest
 from hibernaut.kernel.commit import Disposition
 from hibernaut.kernel.limits import ThreadOptions
 from hibernaut.kernel.prepare import prepare
+from hibernaut.kernel.receipt import TurnCommit
 from hibernaut.messages.inputs import Command, Delivered, Event, ToolResult, UserText
-from hibernaut.messages.items import UserItem
+from hibernaut.messages.items import EventItem, UserItem
 from hibernaut.messages.parts import Image
 from tests.kernel.scenario import (
     MINUTE,
@@ -289,6 +290,14 @@ def test_a09_the_result_of_a_detached_call_that_a_stop_cancelled_is_shown_all_th
     assert thread.fates[again] == STALE
 
 
+def test_a_late_result_stays_behind_a_text_that_came_first() -> None:
+    thread = detached()
+    thread.user("One more")
+    thread.result(1, "built")
+    thread.run(says("Both."))
+    assert thread.story()[-3:] == ["U: One more", "late #1: built", "A: Both."]
+
+
 def test_the_result_of_a_cancelled_call_makes_the_word_of_its_cancellation_needless() -> None:
     thread = detached()
     thread.result(1, "built")
@@ -313,6 +322,7 @@ def test_an_operator_cancels_a_detached_call_and_the_model_learns_it() -> None:
     thread = detached()
     thread.cancel(1)
     thread.run(says("Pity."))
+    assert thread.notices() == [f"build {thread.calls[0]} was cancelled by an operator"]
     assert thread.story()[-2:] == ["late #1: Cancelled by an operator. It is unknown how far it got.", "A: Pity."]
     again = thread.cancel(1)
     thread.run()
@@ -536,7 +546,8 @@ def test_a_call_of_a_parked_thread_can_be_cancelled() -> None:
     thread.put(Command("park"))
     thread.cancel(1)
     thread.run()
-    assert (thread.head.status, thread.running()) == ("parked", [])
+    assert (thread.head.status, thread.head.reason) == ("parked", "parked by an operator")
+    assert thread.running() == []
 
 
 # Closed
@@ -554,6 +565,16 @@ def test_a_closed_thread_ends_its_work_and_takes_nothing_more() -> None:
     assert thread.story()[-2:] == ["#2 ! STOPPED", "#3 ! NOT_RUN"]
     assert (thread.fates[push], thread.fates[late]) == (CLOSED, CLOSED)
     assert (thread.running(), thread.inbox) == ([], {})
+
+
+def test_a_stopped_thread_can_be_closed_and_what_was_cancelled_is_not_cancelled_again() -> None:
+    thread = waiting("build")
+    thread.stop()
+    thread.run()
+    thread.put(Command("close"))
+    thread.run()
+    assert thread.head.status == "closed"
+    assert thread.owed == [thread.calls[0], f"{thread.calls[0]}:cancel"]
 
 
 @pytest.mark.parametrize("action", ["stop", "resume", "park", "close"])
@@ -631,6 +652,7 @@ def test_events_keep_their_order_and_each_other() -> None:
         thread.wait(SECOND)
     thread.wait(GRACE - 3 * SECOND)
     thread.run(says("Seen."))
+    assert len({item.id for item in thread.items if isinstance(item, EventItem)}) == 3
     assert thread.story()[-5:] == [
         "#2 = STILL_RUNNING",
         "event #1: push 0",
@@ -739,4 +761,4 @@ def test_a_thread_that_owes_nothing_asks_nobody() -> None:
     thread = idle()
     assert not thread.draft().wants_completion
     thread.round()
-    assert thread.receipt.turn == "none"
+    assert thread.receipt.turn is TurnCommit.NONE

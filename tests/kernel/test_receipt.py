@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from hibernaut.errors import StoreCorrupt, VerificationFailed
-from hibernaut.kernel.receipt import Receipt, decode_receipt, encode_receipt, next_history, verify_chain
+from hibernaut.kernel.receipt import Receipt, TurnCommit, decode_receipt, encode_receipt, next_history, verify_chain
 from hibernaut.messages.events import Usage
 from hibernaut.messages.inputs import ToolResult
 from tests.kernel.scenario import Thread, calls, says
@@ -14,9 +14,9 @@ from tests.kernel.scenario import Thread, calls, says
 Rows = list[tuple[bytes, bytes]]
 
 GOLDEN_RECEIPT = (
-    "dc001207c40401010101c404020202029292a26d310092a26d3203a8636f6d706c65746592a663616c6c5f61a663616c6c5f"
-    "6291a663616c6c5f6191a663616c6c5f3093641450b0616e7468726f7069633a636c61756465c40403030303cd010101cf00"
-    "00018bcfe56800cd05dcc40404040404c40405050505a5302e312e30"
+    "dc001207c40401010101c404020202029292a26d310092a26d32030192a663616c6c5f61a663616c6c5f62910091a663616c"
+    "6c5f3093641450b0616e7468726f7069633a636c61756465c40403030303cd010101cf0000018bcfe56800cd05dcc4040404"
+    "0404c40405050505a5302e312e30"
 )
 
 
@@ -55,7 +55,7 @@ def test_an_empty_chain_verifies() -> None:
 def test_a_childs_chain_starts_from_the_digest_of_its_parent() -> None:
     start = b"\x01" * 32
     history = next_history(start, b"page")
-    receipt = encode_receipt(Receipt(1, b"", history, (), "none"))
+    receipt = encode_receipt(Receipt(1, b"", history, (), TurnCommit.NONE))
     head = THREAD.head
     assert verify_chain([(b"page", receipt)], history, next_history(b"", receipt), start) == 1
     with pytest.raises(VerificationFailed, match="history at version 1"):
@@ -120,7 +120,7 @@ def test_pages_that_change_places_are_found() -> None:
 
 def test_a_receipt_that_is_forged_whole_is_found_at_the_next() -> None:
     forged = decode_receipt(LOG[1][1])
-    rows = [LOG[0], (LOG[1][0], encode_receipt(Receipt(2, forged.previous, forged.history, (), "none"))), *LOG[2:]]
+    rows = [LOG[0], (LOG[1][0], encode_receipt(Receipt(2, forged.previous, forged.history, (), TurnCommit.NONE))), *LOG[2:]]
     assert failure(rows) == "receipt 3 does not follow the one stored before it"
 
 
@@ -137,9 +137,9 @@ def test_the_stored_form_of_a_receipt_does_not_change() -> None:
         previous=b"\x01" * 4,
         history=b"\x02" * 4,
         inputs=(("m1", 0), ("m2", 3)),
-        turn="complete",
+        turn=TurnCommit.COMPLETE,
         calls=("call_a", "call_b"),
-        dispatched=("call_a",),
+        owes=(0,),
         settled=("call_0",),
         usage=Usage(100, 20, 80),
         model="anthropic:claude",

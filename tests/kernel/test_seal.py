@@ -4,7 +4,7 @@ import hashlib
 
 from hibernaut.kernel.commit import Disposition, Effect
 from hibernaut.kernel.limits import ThreadOptions
-from hibernaut.kernel.receipt import Receipt, decode_receipt
+from hibernaut.kernel.receipt import Receipt, TurnCommit, decode_receipt
 from hibernaut.kernel.seal import NOT_ASKED, Asked, seal
 from hibernaut.messages.events import Usage
 from hibernaut.messages.inputs import ToolResult
@@ -22,9 +22,9 @@ def test_a_receipt_says_what_the_round_did() -> None:
         previous=b"",
         history=hashlib.sha256(commit.page).digest(),
         inputs=((hello, Disposition.ACCEPTED),),
-        turn="complete",
+        turn=TurnCommit.COMPLETE,
         calls=tuple(thread.calls),
-        dispatched=(thread.calls[0],),
+        owes=(0,),
         usage=Usage(100, 20, 80),
         attempt=1,
         started=START,
@@ -103,11 +103,11 @@ def test_a_thread_continues_when_it_owes_an_answer_and_nothing_holds_it_up() -> 
 def test_an_interrupted_and_a_failed_turn_are_told_apart_from_none() -> None:
     thread = Thread()
     thread.user("Hello")
-    assert decode_receipt(thread.round(OVERLOADED).receipt).turn == "failed"
+    assert decode_receipt(thread.round(OVERLOADED).receipt).turn is TurnCommit.FAILED
     assert thread.receipt.failures == 1
     thread.wait(MINUTE)
-    assert decode_receipt(thread.round(cut_short("Hi")).receipt).turn == "interrupted"
-    assert decode_receipt(thread.round().receipt).turn == "none"
+    assert decode_receipt(thread.round(cut_short("Hi")).receipt).turn is TurnCommit.INTERRUPTED
+    assert decode_receipt(thread.round().receipt).turn is TurnCommit.NONE
 
 
 def test_changed_tools_are_named_once() -> None:
@@ -117,7 +117,7 @@ def test_changed_tools_are_named_once() -> None:
     for tools in (b"one", b"one", b"two", b""):
         draft = thread.draft()
         draft.head = head
-        commit = seal(draft, Asked("complete", tools=tools), started=START, now=START, build="test")
+        commit = seal(draft, Asked(TurnCommit.COMPLETE, tools=tools), started=START, now=START, build="test")
         named.append(decode_receipt(commit.receipt).tools)
     assert named == [b"one", b"", b"two", b""]
     assert head.tools == b"two"

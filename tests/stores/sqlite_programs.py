@@ -1,10 +1,10 @@
 """Programs that the tests of the embedded store run in processes of their own, to kill them or to let them compete.
 
-    python sqlite_programs.py serve              runs one `rounds` per line of its input, each in a fork of its own
-    python sqlite_programs.py rounds PATH NAME   writes until it is killed, and says what was acknowledged
-    python sqlite_programs.py compete PATH NAME WRITERS ROUNDS CHECKPOINT_PAGES
-    python sqlite_programs.py limited PATH BYTES writes until a limit on the size of files stops it, then without it
-    python sqlite_programs.py fixture PATH       makes the file that every later version must open
+python sqlite_programs.py serve              runs one `rounds` per line of its input, each in a fork of its own
+python sqlite_programs.py rounds PATH NAME   writes until it is killed, and says what was acknowledged
+python sqlite_programs.py compete PATH NAME WRITERS ROUNDS CHECKPOINT_PAGES
+python sqlite_programs.py limited PATH BYTES writes until a limit on the size of files stops it, then without it
+python sqlite_programs.py fixture PATH       makes the file that every later version must open
 """
 
 import asyncio

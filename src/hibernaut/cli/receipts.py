@@ -56,7 +56,7 @@ def _row(receipt: Receipt) -> tuple[str, ...]:
         str(receipt.version),
         moment(receipt.started),
         f"{receipt.took:,}",
-        receipt.turn,
+        receipt.turn.name.lower(),
         f"{usage.input + usage.output:,}" if usage else "",
         receipt.history.hex()[:12],
         ", ".join(receipt.calls),
@@ -72,6 +72,9 @@ def _record(receipt: Receipt) -> dict[str, Any]:
     record["inputs"] = [
         {"message_id": name, "disposition": Disposition(number).name.lower()} for name, number in receipt.inputs
     ]
+    record["turn"] = receipt.turn.name.lower()
+    record["dispatched"] = receipt.dispatched
+    del record["owes"]
     record["usage"] = msgspec.structs.asdict(receipt.usage) if receipt.usage else None
     return record
 

@@ -23,7 +23,7 @@ from hibernaut.kernel.commit import SliceCommit
 from hibernaut.kernel.feed import stored_events
 from hibernaut.kernel.head import decode_head
 from hibernaut.kernel.receipt import decode_receipt
-from hibernaut.messages.events import CompletionFinished, TextChunk
+from hibernaut.messages.events import AgentEvent, CompletionFinished, TextChunk, ToolCall, ToolResult
 from hibernaut.messages.items import decode_page
 from hibernaut.messages.text import shorten
 from hibernaut.stores.protocol import Claim
@@ -32,6 +32,9 @@ from hibernaut.tools.tool import Tool
 
 LINES_A_SECOND = 50
 """Lines about threads that are printed in a second; what is above is counted."""
+
+REMEMBERED_CALLS = 10_000
+"""Open calls whose tool is remembered, so that their results can be told by its name."""
 
 LONGEST_LINE = 160
 """Characters of what is told of one event where no terminal says how much room there is."""
@@ -115,6 +118,7 @@ class Journal:
 
     def __init__(self, *, quiet: bool) -> None:
         self._quiet = quiet
+        self._tools: dict[str, str] = {}
         self._recent: deque[float] = deque(maxlen=LINES_A_SECOND)
         self._left_out = 0
 
@@ -128,29 +132,44 @@ class Journal:
         if self._left_out:
             _tell(f"… {self._left_out:,} more commits, too many to be told one by one")
             self._left_out = 0
-        for line in _lines(commit):
+        for line in self._lines(commit):
             self._recent.append(time.monotonic())
             _tell(f"{commit.thread_id}  {line}")
 
+    def _lines(self, commit: SliceCommit) -> list[str]:
+        lines: list[str] = []
+        said = ""
+        for event in stored_events(commit.thread_id, decode_page(commit.page), decode_receipt(commit.receipt)):
+            if isinstance(event, TextChunk):
+                said += event.text
+            elif isinstance(event, CompletionFinished) and said:
+                lines.append(_answer(event, said))
+            elif line := in_a_line(event, LONGEST_LINE, self._tool_of(event)):
+                lines.append(line)
+        return [*(shorten(line, LONGEST_LINE) for line in lines), *_rest(commit)]
 
-def _lines(commit: SliceCommit) -> list[str]:
-    lines: list[str] = []
-    said = ""
-    for event in stored_events(commit.thread_id, decode_page(commit.page), decode_receipt(commit.receipt)):
-        if isinstance(event, TextChunk):
-            said += event.text
-        elif isinstance(event, CompletionFinished) and said:
-            tokens = event.usage.input + event.usage.output
-            spent = f" ({tokens:,} tokens)" if tokens else ""
-            lines.append(f"{'interrupted' if event.interrupted else 'said'}{spent}: {said}")
-        elif line := in_a_line(event, LONGEST_LINE):
-            lines.append(line)
+    def _tool_of(self, event: AgentEvent) -> str:
+        if isinstance(event, ToolCall):
+            if len(self._tools) >= REMEMBERED_CALLS:
+                del self._tools[next(iter(self._tools))]
+            self._tools[event.call_id] = event.tool
+        return self._tools.pop(event.call_id, "") if isinstance(event, ToolResult) else ""
+
+
+def _answer(event: CompletionFinished, said: str) -> str:
+    tokens = event.usage.input + event.usage.output
+    spent = f" ({tokens:,} tokens)" if tokens else ""
+    return f"{'interrupted' if event.interrupted else 'said'}{spent}: {said}"
+
+
+def _rest(commit: SliceCommit) -> list[str]:
+    """Return a line about the thread's sleep if it sleeps now."""
     head = decode_head(commit.head).head
     resting = [call for name in head.turn if (call := head.calls[name]).mode == "rest"]
-    if resting and len(resting) == len(head.turn):
-        due = [call.due for call in resting if call.due]
-        lines.append(f"sleeps until {moment(min(due)) if due else 'something comes'}")
-    return [shorten(line, LONGEST_LINE) for line in lines]
+    if not resting or len(resting) < len(head.turn):
+        return []
+    due = [call.due for call in resting if call.due]
+    return [f"sleeps until {moment(min(due)) if due else 'something comes'}"]
 
 
 def _tell(text: str) -> None:

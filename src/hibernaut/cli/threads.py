@@ -119,7 +119,7 @@ def _waits_for(state: ThreadState) -> str:
 # show
 
 
-@threads.command()
+@threads.command(short_help="Show what a thread is and what it waits for.")
 @_with_thread
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def show(thread: str, store: str, tenant: str, *, as_json: bool) -> None:
@@ -208,7 +208,7 @@ def _say(line: str) -> None:
 # history
 
 
-@threads.command()
+@threads.command(short_help="Show what a thread's history holds.")
 @_with_thread
 @click.option("--last", type=click.IntRange(1), metavar="N", help="Only the last N items.")
 @click.option("--full", is_flag=True, help="Whole texts, each below its line.")
@@ -263,7 +263,7 @@ async def _log(system: AgentSystem, thread_id: str) -> AsyncIterator[LogRow]:
 # stop and resume
 
 
-@threads.command()
+@threads.command(short_help="Stop a thread, until it is resumed.")
 @_with_thread
 @click.option("--reason", default="", metavar="TEXT", help="Why; whoever looks at the thread reads it.")
 def stop(thread: str, store: str, tenant: str, reason: str) -> None:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from msgspec.structs import replace
 
 from hibernaut.kernel.feed import event_of, rest_of, stored_events, units
-from hibernaut.kernel.receipt import decode_receipt
+from hibernaut.kernel.receipt import TurnCommit, decode_receipt
 from hibernaut.messages.events import (
     AgentEvent,
     CompletionStarted,
@@ -179,7 +179,7 @@ class LiveFeed:
                 receipt = decode_receipt(row.receipt)
                 events = stored_events(thread_id, decode_page(row.page), receipt)
                 cursor = observer.cursor
-                if cursor.attempt and (receipt.attempt != cursor.attempt or receipt.turn == "failed"):
+                if cursor.attempt and (receipt.attempt != cursor.attempt or receipt.turn is TurnCommit.FAILED):
                     yield self._discard(thread_id, observer)
                     cursor = observer.cursor
                 rest = iter(events[cursor.index :]) if cursor.version == row.version else rest_of(events, cursor.seen)

@@ -21,6 +21,7 @@ from hibernaut.kernel.draft import Draft
 from hibernaut.kernel.fold import Failure, fold_failure, fold_interrupted, fold_turn
 from hibernaut.kernel.head import Head, decode_head
 from hibernaut.kernel.prepare import prepare
+from hibernaut.kernel.receipt import TurnCommit
 from hibernaut.kernel.seal import NOT_ASKED, Asked, seal
 from hibernaut.kernel.turn import TurnBuffer
 from hibernaut.messages.inputs import Delivered
@@ -153,7 +154,7 @@ class SliceRunner:
         head = draft.head
         if one.hot is not None:
             self.transcripts.advance(head.thread_id, one.hot, draft.items[one.known :], head.version, size)
-        if one.asked.turn == "complete":
+        if one.asked.turn is TurnCommit.COMPLETE:
             self.completions += 1
         self._feed.end(head.thread_id)
         self._feed.moved(head.thread_id)
@@ -170,7 +171,9 @@ class SliceRunner:
         head, table = draft.head, launch.table
         name = head.model or launch.config.model
         prompt = sha256(head.config, table.digest, head.history, encode_page(draft.items))[:16]
-        asked = Asked("failed", "" if name == launch.config.model else name, prompt, attempt, None, table.digest)
+        asked = Asked(
+            TurnCommit.FAILED, "" if name == launch.config.model else name, prompt, attempt, None, table.digest
+        )
         one.hot = await self.transcripts.at(head.thread_id, head.version)
         one.hot.extend(draft.items)
         one.known = len(draft.items)
@@ -188,7 +191,7 @@ class SliceRunner:
                 raise ConnectionLost(f"no answer for {STALLED_AFTER / 1000:.0f} s")
             if reason == "interrupted":
                 fold_interrupted(draft, buffer.interrupted())
-                one.asked = replace(asked, turn="interrupted")
+                one.asked = replace(asked, turn=TurnCommit.INTERRUPTED)
                 return
             if buffer.finish is None:
                 raise ConnectionLost("the stream ended before the turn was complete")
@@ -202,7 +205,7 @@ class SliceRunner:
             return
         draft.now = self._clock.now()
         fold_turn(draft, turn, table)
-        one.asked = replace(asked, turn="complete", usage=turn.usage)
+        one.asked = replace(asked, turn=TurnCommit.COMPLETE, usage=turn.usage)
 
     async def _stream(
         self,

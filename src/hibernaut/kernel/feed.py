@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
-from hibernaut.kernel.receipt import Receipt
+from hibernaut.kernel.receipt import Receipt, TurnCommit
 from hibernaut.messages.events import (
     AgentEvent,
     CompletionFinished,
@@ -44,7 +44,7 @@ _TURN = (TextItem, ReasoningItem, CallItem)
 def stored_events(thread_id: str, items: Sequence[Item], receipt: Receipt) -> list[AgentEvent]:
     """Return the events of one commit, in order, each with its cursor."""
     events: list[AgentEvent] = []
-    asked = receipt.turn in ("complete", "interrupted")
+    asked = receipt.turn in (TurnCommit.COMPLETE, TurnCommit.INTERRUPTED)
     begins, ends = _turn_bounds(items) if asked else (-1, -1)
     for position in range(len(items) + 1):
         if position == begins:
@@ -52,7 +52,7 @@ def stored_events(thread_id: str, items: Sequence[Item], receipt: Receipt) -> li
         if position == ends:
             usage = receipt.usage or Usage()
             events.append(
-                CompletionFinished(thread_id=thread_id, usage=usage, interrupted=receipt.turn == "interrupted")
+                CompletionFinished(thread_id=thread_id, usage=usage, interrupted=receipt.turn is TurnCommit.INTERRUPTED)
             )
         if position < len(items):
             event = event_of(thread_id, items[position])

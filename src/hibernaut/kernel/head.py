@@ -107,6 +107,8 @@ class Head(msgspec.Struct, omit_defaults=True):
     """SHA-256 chain over the pages: each is SHA-256(the one before, the page)."""
     receipts: bytes = b""
     """SHA-256 of the last receipt."""
+    build: str = ""
+    """Version of Hibernaut that made the last commit."""
     tools: bytes = b""
     """Digest of the tool definitions that the model was last shown."""
 

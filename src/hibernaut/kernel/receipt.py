@@ -5,12 +5,25 @@ changed or left out unseen, and the digest of the history after it, so no page c
 """
 
 from collections.abc import Iterable
+from enum import IntEnum
 
 import msgspec
 
 from hibernaut.codec import decoder_of, pack, sha256, unpack
 from hibernaut.errors import StoreCorrupt, VerificationFailed
 from hibernaut.messages.events import Usage
+
+
+class TurnCommit(IntEnum):
+    """What a round committed of a turn."""
+
+    NONE = 0
+    """The model was not asked."""
+    COMPLETE = 1
+    INTERRUPTED = 2
+    """The user cut it short; its visible text was kept."""
+    FAILED = 3
+    """The completion came to nothing."""
 
 
 class Receipt(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -24,12 +37,11 @@ class Receipt(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """History digest after the round; the one before is in the receipt before."""
     inputs: tuple[tuple[str, int], ...]
     """Message id and `Disposition` of every input."""
-    turn: str
-    """"complete", "interrupted", "failed" or "none" (the model was not asked)."""
+    turn: TurnCommit
     calls: tuple[str, ...] = ()
     """Ids of the calls that the turn made; each is the request id of its effect."""
-    dispatched: tuple[str, ...] = ()
-    """Request ids of the effects that this commit owes."""
+    owes: tuple[int | str, ...] = ()
+    """The effects that this commit owes, by request id; a number stands for that one of `calls`. See `dispatched`."""
     settled: tuple[str, ...] = ()
     """Request ids of effects that are over with this commit."""
     usage: Usage | None = None
@@ -50,7 +62,12 @@ class Receipt(msgspec.Struct, frozen=True, array_like=True, gc=False):
     config: bytes = b""
     """Digest of the launch configuration, in the first receipt."""
     build: str = ""
-    """Version of Hibernaut."""
+    """Version of Hibernaut, when it is not that of the receipt before."""
+
+    @property
+    def dispatched(self) -> tuple[str, ...]:
+        """Request ids of the effects that this commit owes."""
+        return tuple([self.calls[one] if isinstance(one, int) else one for one in self.owes])
 
 
 _decoder = decoder_of(Receipt)

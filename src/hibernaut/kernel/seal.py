@@ -6,7 +6,7 @@ from hibernaut.codec import sha256
 from hibernaut.kernel.commit import Disposition, SliceCommit
 from hibernaut.kernel.draft import Draft
 from hibernaut.kernel.head import Extra, encode_head
-from hibernaut.kernel.receipt import Receipt, encode_receipt, next_history
+from hibernaut.kernel.receipt import Receipt, TurnCommit, encode_receipt, next_history
 from hibernaut.messages.events import Usage
 from hibernaut.messages.items import encode_page
 
@@ -14,9 +14,9 @@ _NOT_FINAL = (Disposition.DEFERRED, Disposition.HELD)
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """What the receipt says of a completion. `turn`: "complete", "interrupted", "failed" or "none" (none was made)."""
+    """What the receipt says of a completion."""
 
-    turn: str = "none"
+    turn: TurnCommit = TurnCommit.NONE
     model: str = ""
     prompt: bytes = b""
     attempt: int = 0
@@ -42,6 +42,7 @@ def seal(
     head.version += 1
     head.items += len(draft.items)
     head.history = next_history(head.history, page)
+    known_build, head.build = head.build, build
     tools = asked.tools if asked.tools != head.tools else b""
     if tools:
         head.tools = tools
@@ -53,7 +54,7 @@ def seal(
             inputs=tuple([(name, int(disposition)) for name, disposition in draft.dispositions]),
             turn=asked.turn,
             calls=tuple(draft.calls),
-            dispatched=tuple([effect.request_id for effect in draft.effects]),
+            owes=_owes(draft),
             settled=tuple(draft.settled),
             usage=asked.usage,
             model=asked.model,
@@ -64,7 +65,7 @@ def seal(
             took=now - started,
             tools=tools,
             config=head.config if head.version == 1 else b"",
-            build=build,
+            build=build if build != known_build else "",
         )
     )
     head.receipts = sha256(receipt)
@@ -85,3 +86,8 @@ def seal(
         continues=head.owes and head.status == "open" and not head.turn and not head.attempts,
         at=now,
     )
+
+
+def _owes(draft: Draft) -> tuple[int | str, ...]:
+    places = {name: place for place, name in enumerate(draft.calls)}
+    return tuple([places.get(effect.request_id, effect.request_id) for effect in draft.effects])

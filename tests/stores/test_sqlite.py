@@ -1,0 +1,638 @@
+"""What only the embedded store promises: group commit, typed failures, short logs, hints after durability."""
+
+import asyncio
+import re
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+
+from hibernaut.codec import sha256
+from hibernaut.errors import StaleClaim, StoreBusy, StoreCorrupt, StoreError, StoreFull
+from hibernaut.kernel.commit import Blob
+from hibernaut.messages.inputs import InputMessage, UserText
+from hibernaut.stores.protocol import CLAIM_MESSAGES, Claim, Outcome, Owner
+from hibernaut.stores.sqlite import SqliteStore, opening, writer
+from hibernaut.stores.sqlite.transaction import SQL, Transaction
+from tests.store_conformance.scenario import (
+    ANNA,
+    BERT,
+    START,
+    a_thread,
+    after,
+    claim_one,
+    event,
+    everything,
+    names,
+    new_thread,
+    sent_to,
+    timer,
+    user,
+)
+
+ACCEPTED = Outcome.ACCEPTED
+BIG = "x" * 3_000_000
+
+
+def play(path: Path, scenario: Callable[[SqliteStore], Awaitable[None]], *, busy_timeout: int = 10_000) -> None:
+    """Play a scenario on the store of a file."""
+
+    async def main() -> None:
+        store = await SqliteStore.open(path / "agents.db", busy_timeout=busy_timeout)
+        try:
+            await scenario(store)
+        finally:
+            await store.close()
+
+    asyncio.run(main())
+
+
+def raw(store: SqliteStore) -> apsw.Connection:
+    """Return another connection to the store's file."""
+    connection = apsw.Connection(store.path)
+    connection.set_busy_timeout(10_000)
+    return connection
+
+
+@contextmanager
+def held_lock(store: SqliteStore) -> Iterator[apsw.Connection]:
+    """Hold the lock that writers need, as another process would."""
+    connection = raw(store)
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield connection
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        connection.close()
+
+
+@contextmanager
+def standing_still(store: SqliteStore) -> Iterator[None]:
+    """Keep the writer busy, so that all that is asked meanwhile is waiting when it is free."""
+    go_on = threading.Event()
+    future = store._writer.submit(lambda _: go_on.wait(30), writes=False)
+    try:
+        yield
+    finally:
+        go_on.set()
+        future.add_done_callback(lambda done: done.result())
+
+
+async def let_all_ask() -> None:
+    for _ in range(3):
+        await asyncio.sleep(0)
+
+
+# Group commit
+
+
+def test_whatever_is_waiting_is_written_in_one_transaction(tmp_path: Path) -> None:
+    async def scenario(store: SqliteStore) -> None:
+        await a_thread(store)
+        synced: list[str] = []
+        connection = store._writer._connection
+        connection.trace_v2(
+            apsw.SQLITE_TRACE_STMT, lambda event: synced.append(event["sql"]) if event["sql"] == "COMMIT" else None
+        )
+        before = store.transactions
+        with standing_still(store):
+            puts = [asyncio.ensure_future(store.put([user(f"m{number}")], START)) for number in range(300)]
+            await let_all_ask()
+        assert await asyncio.gather(*puts) == [[ACCEPTED]] * 300
+        assert store.transactions - before == 2
+        assert synced == ["COMMIT"] * 2
+        assert names(await store.read_inbox("t")) == [f"m{number}" for number in range(300)]
+
+    play(tmp_path, scenario)
+
+
+def test_a_group_is_bounded(tmp_path: Path) -> None:
+    async def scenario(store: SqliteStore) -> None:
+        await a_thread(store)
+        before = store.transactions
+        with standing_still(store):
+            puts = [asyncio.ensure_future(store.put([user(f"m{number}")], START)) for number in range(1_000)]
+            await let_all_ask()
+        await asyncio.gather(*puts)
+        assert store.transactions - before == 1 + -(-1_000 // writer.GROUP)
+
+    play(tmp_path, scenario)
+
+
+def test_of_a_group_only_the_piece_that_is_refused_fails(tmp_path: Path) -> None:
+    async def scenario(store: SqliteStore) -> None:
+        await a_thread(store, user("m1"))
+        old = await claim_one(store)
+        await store.release(old)
+        claim = await claim_one(store)
+        before = store.transactions
+        with standing_still(store):
+            asked = [
+                asyncio.ensure_future(work)
+                for work in (
+                    store.put([user("m2")], START),
+                    store.commit(old, after(old)),
+                    store.put([user("m3")], START),
+                )
+            ]
+            await let_all_ask()
+        first, stale, last = await asyncio.gather(*asked, return_exceptions=True)
+        assert (first, last) == ([ACCEPTED], [ACCEPTED])
+        assert isinstance(stale, StaleClaim)
+        assert store.transactions - before == 2
+        await store.commit(claim, after(claim))
+        assert names(await store.read_inbox("t")) == ["m2", "m3"]
+
+    play(tmp_path, scenario)
+
+
+def test_a_piece_that_fails_after_it_wrote_is_undone_and_the_others_are_not(tmp_path: Path) -> None:
+    def half(tx: Transaction) -> None:
+        tx.run("add_blob", (b"half", b"half"))
+        tx.hints.append(("t", 0))
+        raise ZeroDivisionError
+
+    async def scenario(store: SqliteStore) -> None:
+        await a_thread(store)
+        hints: list[tuple[str, int]] = []
+        end = store.on_change(lambda *hint: hints.append(hint))
+        with standing_still(store):
+            first = asyncio.ensure_future(store.put([user("m1")], START))
+            await let_all_ask()
+            broken = store._writer.submit(half)
+            last = asyncio.ensure_future(store.put([user("m2")], START))
+            await let_all_ask()
+        assert await asyncio.gather(first, last) == [[ACCEPTED]] * 2
+        with pytest.raises(ZeroDivisionError):
+            await broken
+        assert await store.read_blob(b"half") is None
+        assert names(await store.read_inbox("t")) == ["m1", "m2"]
+        assert hints == [("t", 0)] * 2
+        end()
+
+    play(tmp_path, scenario)
+
+
+def test_a_failure_of_the_writer_itself_is_told_and_it_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario(store: SqliteStore) -> None:
+        await a_thread(store)
+
+        def fail(_: object) -> list[Any]:
+            raise ZeroDivisionError
+
+        with monkeypatch.context() as patch:
+            patch.setattr(store._writer, "_perform", fail)
+            with pytest.raises(ZeroDivisionError):
+                await store.put([user("m1")], START)
+        assert await store.put([user("m1")], START) == [ACCEPTED]
+
+    play(tmp_path, scenario)
+    assert "failed, and goes on" in caplog.text
+
+
+# Hints
+
+
+def test_a_hint_comes_on_the_event_loop_and_only_when_its_cause_is_durable(tmp_path: Path) -> None:
+    async def scenario(store: SqliteStore) -> None:
+        await a_thread(store)
+        other = raw(store)
+        seen = []
+
+        def look(thread_id: str, level: int) -> None:
+            count = other.execute("SELECT count(*) FROM inbox").fetchall()[0][0]
+            seen.append((thread_id, level, count, threading.current_thread() is threading.main_thread()))
+
+        end = store.on_change(look)
+        await store.put([user("m1"), user("m2")], START)
+        assert seen == [("t", 0, 2, True)] * 2
+        claim = await claim_one(store)
+        await store.put([event("m3")], START)
+        assert seen[2:] == [("t", 2, 3, True)]
+        await store.commit(claim, after(claim, outgoing=sent_to(timer("m4"))))
+        assert seen[3:] == [("t", 2, 2, True), ("t", 3, 2, True)]
+        end()
+        await store.put([user("m5")], START)
+        assert len(seen) == 5
+        other.close()
+
+    play(tmp_path, scenario)
+
+
+def test_no_hint_is_given_of_what_was_rolled_back(tmp_path: Path) -> None:
+    async def scenario(store: SqliteStore) -> None:
+        await a_thread(store)
+        hints: list[object] = []
+        store.on_change(lambda *hint: hints.append(hint))
+        await limit_pages(store, 0)
+        with pytest.raises(StoreFull):
+            await store.put([InputMessage("m1", "t", UserText(BIG))], START)
+        assert hints == []
+
+    play(tmp_path, scenario)
+
+
+# No room
+
+
+async def limit_pages(store: SqliteStore, more: int) -> None:
+    """Let the file have only so many pages more than it has."""
+    connection = store._writer._connection
+    await store._writer.submit(lambda _: connection.pragma("max_page_count", connection.pragma("page_count") + more))
+
+
+def test_c64_without_room_a_write_is_refused_whole_and_works_again_when_there_is_room(tmp_path: Path) -> None:
+    async def scenario(store: SqliteStore) -> None:
+        await a_thread(store, user("m1"))
+        await a_thread(store, thread_id="u")
+        before = await everything(store)
+        blob = Blob(sha256(BIG.encode()), BIG.encode())
+        claim = await claim_one(store)
+        claimed = await everything(store)
+        assert before == claimed
+        await limit_pages(store, 20)
+        for attempt in (
+            lambda: store.put([user("m2"), InputMessage("m3", "t", UserText(BIG))], START),
+            lambda: store.put([user("m2")], START, blobs=[blob]),
+            lambda: store.create(
+                [new_thread("new")], [user("m2", "new"), InputMessage("m3", "u", UserText(BIG))], START
+            ),
+            lambda: store.commit(claim, after(claim, page=BIG.encode(), outgoing=sent_to(user("m4", "u")))),
+            lambda: store.commit(claim, after(claim, outgoing=sent_to(InputMessage("m4", "u", UserText(BIG))))),
+        ):
+            with pytest.raises(StoreFull, match="there is no room to write .*agents.db"):
+                await attempt()
+            assert await everything(store) == before
+        assert await store.put([user("small")], START) == [ACCEPTED]
+        await limit_pages(store, 100_000)
+        await store.commit(claim, after(claim, page=BIG.encode(), outgoing=sent_to(user("m4", "u"))))
+        assert await store.put([user("m2")], START, blobs=[blob]) == [ACCEPTED]
+        assert names(await store.read_inbox("t")) == ["small", "m2"]
+        assert await store.read_blob(blob.digest) == blob.data
+
+    play(tmp_path, scenario)
+
+
+def test_c64_what_is_too_large_for_the_room_does_not_take_small_writes_beside_it_along(tmp_path: Path) -> None:
+    async def scenario(store: SqliteStore) -> None:
+        await a_thread(store)
+        await limit_pages(store, 20)
+        messages = [user("m1"), InputMessage("big", "t", UserText(BIG)), user("m2")]
+        with standing_still(store):
+            asked = [asyncio.ensure_future(store.put([message], START)) for message in messages]
+            await let_all_ask()
+        first, big, last = await asyncio.gather(*asked, return_exceptions=True)
+        assert (first, last) == ([ACCEPTED], [ACCEPTED])
+        assert isinstance(big, StoreFull)
+        assert names(await store.read_inbox("t")) == ["m1", "m2"]
+
+    play(tmp_path, scenario)
+
+
+# Other processes
+
+
+def test_c65_a_write_waits_for_another_process(tmp_path: Path) -> None:
+    async def scenario(store: SqliteStore) -> None:
+        await a_thread(store)
+        waiting = asyncio.Event()
+        loop = asyncio.get_running_loop()
+
+        def note(tries: int) -> bool:
+            loop.call_soon_threadsafe(waiting.set)
+            return store._writer._wait_for_lock(tries)
+
+        store._writer._connection.set_busy_handler(note)
+        with held_lock(store):
+            put = asyncio.ensure_future(store.put([user("m1")], START))
+            await waiting.wait()
+            assert not put.done()
+        assert await put == [ACCEPTED]
+
+    play(tmp_path, scenario)
+
+
+def test_c65_a_write_that_waits_too_long_is_refused_as_busy_and_nothing_of_it_is_written(tmp_path: Path) -> None:
+    async def scenario(store: SqliteStore) -> None:
+        await a_thread(store, user("m1"))
+        claim = await claim_one(store)
+        before = await everything(store)
+        with held_lock(store):
+            refused = await asyncio.gather(
+                store.put([user("m2")], START),
+                store.commit(claim, after(claim)),
+                store.claim(BERT, START, 1),
+                return_exceptions=True,
+            )
+            assert [type(error) for error in refused] == [StoreBusy] * 3
+            assert "agents.db is held by another process" in str(refused[0])
+            assert await everything(store) == before, "reading does not wait"
+        assert await store.put([user("m2")], START) == [ACCEPTED]
+        await store.commit(claim, after(claim))
+
+    play(tmp_path, scenario, busy_timeout=150)
+
+
+def test_c65_the_log_stays_short_and_is_cut_when_a_reader_lets_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "CHECKPOINT_PAGES", 50)
+    monkeypatch.setattr(writer, "CROWDED_PAGES", 200)
+    monkeypatch.setattr(opening, "LOG_KEPT", 100 * 4_096)
+
+    async def fill(store: SqliteStore, start: int) -> None:
+        for number in range(start, start + 100):
+            await store.put([InputMessage(f"m{number}", "t", UserText("x" * 10_000))], START)
+
+    async def scenario(store: SqliteStore) -> None:
+        log = Path(f"{store.path}-wal")
+        await a_thread(store)
+        await fill(store, 0)
+        assert log.stat().st_size < 150 * 4_096
+        reader = raw(store)
+        reader.execute("BEGIN")
+        held = reader.execute("SELECT count(*) FROM inbox").fetchall()
+        await fill(store, 100)
+        assert reader.execute("SELECT count(*) FROM inbox").fetchall() == held == [(100,)]
+        assert log.stat().st_size > 300 * 4_096, "the reader's pages must be kept"
+        reader.execute("COMMIT")
+        await fill(store, 200)
+        assert log.stat().st_size < 150 * 4_096
+        assert len(await store.read_inbox("t")) == 300
+        reader.close()
+
+    play(tmp_path, scenario)
+
+
+def test_a_log_that_a_reader_kept_is_brought_in_without_another_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "CHECKPOINT_PAGES", 5)
+    monkeypatch.setattr(writer, "CHECKPOINT_AGAIN", 0.01)
+
+    async def scenario(store: SqliteStore) -> None:
+        await a_thread(store)
+        reader = raw(store)
+        reader.execute("BEGIN; SELECT count(*) FROM inbox").fetchall()
+        await store.put([InputMessage("m1", "t", UserText(BIG))], START)
+        log = Path(f"{store.path}-wal")
+        assert log.stat().st_size > len(BIG)
+        reader.execute("COMMIT")
+        async with asyncio.timeout(30):
+            while log.stat().st_size:
+                await asyncio.sleep(0.01)
+        reader.close()
+
+    play(tmp_path, scenario)
+
+
+def test_a_store_tells_whether_others_wrote_and_does_not_take_itself_for_another(tmp_path: Path) -> None:
+    async def scenario(store: SqliteStore) -> None:
+        other = await SqliteStore.open(store.path)
+        await a_thread(store, user("m1"))
+        assert not await store.changed_elsewhere()
+        assert await other.changed_elsewhere()
+        assert not await other.changed_elsewhere()
+        await other.read_head("t")
+        (claim,) = await other.claim(ANNA, START, 1)
+        assert await store.changed_elsewhere()
+        assert not await store.changed_elsewhere()
+        await other.commit(claim, after(claim))
+        assert await store.changed_elsewhere()
+        assert not await other.changed_elsewhere()
+        await other.close()
+
+    play(tmp_path, scenario)
+
+
+# Ends
+
+
+def test_what_is_asked_before_the_store_is_closed_is_done(tmp_path: Path) -> None:
+    async def scenario(store: SqliteStore) -> None:
+        await a_thread(store)
+        with standing_still(store):
+            puts = [asyncio.ensure_future(store.put([user(f"m{number}")], START)) for number in range(20)]
+            await let_all_ask()
+            closes = [asyncio.ensure_future(store.close()) for _ in range(2)]
+            await let_all_ask()
+        assert await asyncio.gather(*puts) == [[ACCEPTED]] * 20
+        await asyncio.gather(*closes)
+        await store.close()
+        for work in (
+            store.put([user("late")], START),
+            store.read_head("t"),
+            store.secret(),
+            store.claim(ANNA, START, 1),
+        ):
+            with pytest.raises(StoreError, match="agents.db is closed"):
+                await work
+        assert [path.name for path in tmp_path.iterdir()] == ["agents.db"]
+        assert not [thread.name for thread in threading.enumerate() if store.path in thread.name]
+
+    play(tmp_path, scenario)
+
+
+def test_a_task_that_is_cancelled_while_it_waits_harms_nobody(tmp_path: Path) -> None:
+    async def scenario(store: SqliteStore) -> None:
+        await a_thread(store)
+        with standing_still(store):
+            puts = [asyncio.ensure_future(store.put([user(f"m{number}")], START)) for number in range(9)]
+            reads = [asyncio.ensure_future(store.read_head("t")) for _ in range(3)]
+            await let_all_ask()
+            for task in (*puts[::2], reads[1]):
+                task.cancel()
+        outcomes = await asyncio.gather(*puts, return_exceptions=True)
+        assert [type(outcome) for outcome in outcomes[::2]] == [asyncio.CancelledError] * 5
+        assert outcomes[1::2] == [[ACCEPTED]] * 4
+        assert len(await store.read_inbox("t")) == 9, "what was asked may be done all the same"
+
+    play(tmp_path, scenario)
+
+
+def test_claims_that_nobody_waits_for_are_given_back(tmp_path: Path) -> None:
+    async def scenario(store: SqliteStore) -> None:
+        await a_thread(store, user("m1"))
+        with standing_still(store):
+            claim = asyncio.ensure_future(store.claim(ANNA, START, 1))
+            await let_all_ask()
+            claim.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await claim
+        hinted = asyncio.Event()
+        store.on_change(lambda *_: hinted.set())
+        await hinted.wait()
+        assert (await claim_one(store, owner=BERT)).tries == 2
+
+    play(tmp_path, scenario)
+
+
+def test_a_file_can_be_used_on_one_event_loop_after_another(tmp_path: Path) -> None:
+    for number in range(3):
+
+        async def scenario(store: SqliteStore) -> None:
+            await store.create([new_thread()], [user(f"m{number}")], START)  # noqa: B023 - it runs in this very round
+            assert len(await store.read_inbox("t")) == number + 1  # noqa: B023
+
+        play(tmp_path, scenario)
+
+
+def test_a_store_whose_loop_ended_without_closing_it_ends_quietly(tmp_path: Path) -> None:
+    async def forget() -> SqliteStore:
+        store = await SqliteStore.open(tmp_path / "agents.db")
+        await a_thread(store, user("m1"))
+        store._writer.submit(lambda _: None).cancel()
+        return store
+
+    store = asyncio.run(forget())
+    store._writer._queue.put(None)
+    store._reader._queue.put(None)
+    store._writer._thread.join(30)
+    store._reader._thread.join(30)
+    assert not store._writer._thread.is_alive()
+
+    async def scenario(store: SqliteStore) -> None:
+        assert names(await store.read_inbox("t")) == ["m1"]
+
+    play(tmp_path, scenario)
+
+
+# What is kept
+
+
+ODD = [
+    "nul \0 inside",
+    "\0",
+    "the six characters \\u0000",
+    "\u2028 \u0085 \u200b \ufeff \r\n",
+    "👩‍👩‍👧‍👦 العربية हिन्दी ẞ",
+    "'; DROP TABLE thread; -- %s ?1 :name",
+    "\uffff \U0010ffff \x7f \x1b[31m",
+]
+
+
+@pytest.mark.parametrize("text", ODD)
+def test_c19_odd_text_survives_wherever_it_stands(tmp_path: Path, text: str) -> None:
+    async def scenario(store: SqliteStore) -> None:
+        thread_id = f"t {text}"
+        short = thread_id.partition("\0")[0]
+        await store.create([new_thread(thread_id, tenant=text)], [], START)
+        if short != thread_id:
+            await store.create([new_thread(short)], [user("for the other", short)], START)
+        message = InputMessage(text, thread_id, UserText(text, text), text, text)
+        assert await store.put([message, message], START) == [ACCEPTED, Outcome.DUPLICATE]
+        (claim,) = await store.claim(Owner(text), START, 1, threads=[thread_id])
+        assert (claim.thread_id, claim.messages[0].message_id, claim.messages[0].message) == (thread_id, text, message)
+        await store.commit(claim, after(claim))
+        (row,) = await store.list_threads(text)
+        assert (row.thread_id, row.tenant, row.waiting) == (thread_id, text, 0)
+        assert len(await store.read_log(thread_id)) == 1
+
+    play(tmp_path, scenario)
+
+
+def test_c23_large_values_survive(tmp_path: Path) -> None:
+    async def scenario(store: SqliteStore) -> None:
+        big = "é" * 5_000_000
+        await a_thread(store, InputMessage("m1", "t", UserText(big)))
+        blob = Blob(sha256(b"large"), b"\0\xff" * 10_000_000)
+        await store.put([], START, blobs=[blob])
+        claim = await claim_one(store)
+        assert claim.messages[0].message is not None
+        assert claim.messages[0].message.content == UserText(big)
+        await store.commit(claim, after(claim, head=big.encode(), page=big.encode()))
+        (row,) = await store.read_log("t")
+        assert row.page == big.encode()
+        assert await store.read_blob(blob.digest) == blob.data
+
+    play(tmp_path, scenario)
+
+
+def test_a_message_that_cannot_be_read_is_handed_over_with_the_reason(tmp_path: Path) -> None:
+    async def scenario(store: SqliteStore) -> None:
+        await a_thread(store, user("m1"), user("m2"), user("m3"))
+        other = raw(store)
+        other.execute("UPDATE inbox SET body = x'93' WHERE message_id = 'm2'")
+        claim = await claim_one(store)
+        assert names(claim.messages) == ["m1", "m2", "m3"]
+        assert [message.message is None for message in claim.messages] == [False, True, False]
+        assert "an input message cannot be read" in claim.messages[1].problem
+        await store.commit(claim, after(claim))
+        assert await store.read_inbox("t") == ()
+        other.close()
+
+    play(tmp_path, scenario)
+
+
+def test_a_store_that_lost_its_secret_says_so(tmp_path: Path) -> None:
+    async def scenario(store: SqliteStore) -> None:
+        other = raw(store)
+        other.execute("DELETE FROM meta")
+        other.close()
+        with pytest.raises(StoreCorrupt, match="lost its secret"):
+            await store.secret()
+
+    play(tmp_path, scenario)
+
+
+# Long inboxes
+
+
+def test_a_due_message_behind_very_many_timers_wakes_the_thread(tmp_path: Path) -> None:
+    async def scenario(store: SqliteStore) -> None:
+        await a_thread(store)
+        await store.put([timer(f"timer {number}") for number in range(1_000)], START, due=START + 50_000)
+        await store.put([user("first"), user("second")], START)
+        claim = await claim_one(store)
+        assert names(claim.messages) == ["first", "second"]
+        await store.commit(claim, after(claim, consumed=("first",)))
+        assert names((await claim_one(store)).messages) == ["second"]
+
+    play(tmp_path, scenario)
+
+
+@pytest.mark.parametrize("count", [60, 70, CLAIM_MESSAGES - 1, CLAIM_MESSAGES, CLAIM_MESSAGES + 1])
+def test_an_inbox_is_handed_over_the_same_whatever_its_length(tmp_path: Path, count: int) -> None:
+    async def scenario(store: SqliteStore) -> None:
+        expected = [f"m{number}" for number in range(count)]
+        await a_thread(store, *[event(name) for name in expected])
+        await a_thread(store, event("of another"), thread_id="u")
+        claims: dict[str, Claim] = {claim.thread_id: claim for claim in await store.claim(ANNA, START, 9)}
+        assert names(claims["t"].messages) == expected[:CLAIM_MESSAGES]
+        assert names(claims["u"].messages) == ["of another"]
+
+    play(tmp_path, scenario)
+
+
+# The queries
+
+
+def test_c27_no_query_of_the_working_path_looks_at_all_threads() -> None:
+    """All threads, inboxes or effects are looked at by no query; engines are few, and `read_effects` is for people."""
+    connection = apsw.Connection(":memory:")
+    connection.execute(opening.migrations()[0].script).fetchall()
+    connection.execute(SQL["make_migrations"])
+    tables = {"thread", "head", "inbox", "known", "log", "outbox", "blob", "config"}
+    scans = {}
+    for name, query in SQL.items():
+        count = max(map(int, re.findall(r"\?(\d)", query)), default=0)
+        plan = connection.execute(f"EXPLAIN QUERY PLAN {query}", [apsw.carray((b"x",))] * count).fetchall()
+        scanned = {table for *_, step in plan for table in re.findall(r"^SCAN (\w+)", str(step))}
+        if scanned & tables:
+            scans[name] = scanned & tables
+    assert scans == {"read_effects": {"outbox"}}
+    connection.close()
+
+
+def test_every_query_is_used_and_every_one_that_is_used_is_there() -> None:
+    folder = Path(opening.__file__).parent
+    source = "\n".join(path.read_text(encoding="utf-8") for path in folder.glob("*.py"))
+    used = set(re.findall(r'(?:\.run|\.rows|\.first|SQL\[|read_value\(tx, |find_dead\(tx, )\(?"(\w+)"', source))
+    assert used == set(SQL)
