@@ -13,6 +13,7 @@ async def start_build(commit: str) -> str:
 
 
 async def main() -> None:
+    """Launch an agent, speak to it, and print what happened."""
     model = ScriptedModel([call("start_build", commit="abc456"), say("abc456 builds.")])
     async with AgentSystem(model=model, tools=[start_build], store="agents.db") as system:
         agent = await system.launch("You watch our builds.")

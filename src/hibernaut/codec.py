@@ -21,10 +21,7 @@ pack = _encoder.encode
 
 def sha256(*pieces: bytes) -> bytes:
     """Return the SHA-256 of the pieces, one after the other."""
-    digest = hashlib.sha256()
-    for piece in pieces:
-        digest.update(piece)
-    return digest.digest()
+    return hashlib.sha256(b"".join(pieces)).digest()
 
 
 def unpack(data: bytes, decoder: "msgspec.msgpack.Decoder[T]", what: str) -> T:

@@ -3,8 +3,9 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, TypeVar
 
+from hibernaut.errors import StoreError
 from hibernaut.kernel.head import Head, decode_head
 from hibernaut.messages.events import (
     AgentEvent,
@@ -37,6 +38,7 @@ from hibernaut.stores.memory import MemoryStore
 from hibernaut.stores.protocol import Store
 from hibernaut.system import AgentSystem, ThreadHandle
 from hibernaut.testing.clock import ManualClock
+from hibernaut.testing.faults import FaultyStore
 from hibernaut.tools.tool import AnyTool
 
 START = 1_700_000_000_000
@@ -45,6 +47,27 @@ MINUTE = 60 * SECOND
 
 PATIENCE = 20
 """Seconds of real time after which a scenario that goes nowhere has failed."""
+
+T = TypeVar("T")
+
+
+class FailingStore(FaultyStore):
+    """A store whose next operation of a name fails, or as many as there are errors for it."""
+
+    def __init__(self, inner: Store) -> None:
+        super().__init__(inner)
+        self.failures: dict[str, StoreError | list[StoreError]] = {}
+
+    async def _perform(self, name: str, operation: Callable[[], Awaitable[T]]) -> T:
+        failure = self.failures.pop(name, None)
+        if isinstance(failure, list):
+            failure, *rest = failure
+            if rest:
+                self.failures[name] = rest
+        if failure is not None:
+            raise failure
+        return await super()._perform(name, operation)
+
 
 def run(scenario: Callable[[], Awaitable[None]]) -> None:
     """Run a scenario on a loop of its own, in bounded time."""

@@ -1,14 +1,16 @@
 """The feed: exactly once, whoever watches, from wherever, while it happens or later."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections import Counter
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hibernaut.errors import MalformedInput
+from hibernaut.errors import MalformedInput, StoreFull
 from hibernaut.messages.events import (
     AgentEvent,
     CompletionStarted,
@@ -31,15 +33,15 @@ from hibernaut.messages.stream import (
 from hibernaut.kernel.limits import ThreadOptions
 from hibernaut.models.errors import ConnectionLost
 from hibernaut.models.protocol import ModelInfo, ModelRequest
-from hibernaut.models.scripted import ScriptedTurn, call, fail, pieces, say, think, turn
+from hibernaut.models.scripted import ScriptedModel, call, fail, pieces, say, think, turn
 from hibernaut.stores.memory import MemoryStore
 from hibernaut.stores.protocol import DEAD_AFTER
-from hibernaut.system import ThreadHandle
+from hibernaut.system import AgentSystem, ThreadHandle
 from hibernaut.testing.clock import ManualClock
 from hibernaut.testing.gates import Gate
 from hibernaut.tools.context import ToolContext
 from hibernaut.tools.tool import tool
-from tests.engine.scenario import MINUTE, killed, retell, run, settle, story, system, until_activity
+from tests.engine.scenario import MINUTE, FailingStore, killed, retell, run, settle, story, system, until_activity
 
 
 @tool
@@ -69,6 +71,10 @@ class Watcher:
             self._reading.cancel()
             await asyncio.wait([self._reading])
             self._reading = None
+
+    async def ended(self) -> None:
+        assert self._reading is not None
+        await self._reading
 
     async def toggle(self) -> None:
         if self._reading is None:
@@ -306,20 +312,27 @@ class Hand:
             yield piece
 
 
+def thoughts(events: Iterable[object]) -> list[str]:
+    return [event.text for event in events if isinstance(event, ThinkingChunk | ThinkingDelta)]
+
+
 texts = st.text("ab \n\té\U0001f600", max_size=4)
 parts = st.one_of(
     st.lists(texts.map(TextDelta), min_size=1, max_size=3),
-    texts.map(lambda text: [ThinkingDelta(text), ReasoningBlock("scripted", b"block", text)]),
+    st.integers().map(lambda number: [ThinkingDelta(f"Thought {number}"), ReasoningBlock("scripted", b"block")]),
     st.just([CallStarted(0, "note"), CallDelta(0, "{}"), CallEnded(0)]),
 )
-turns = st.lists(parts, max_size=5).map(lambda some: [piece for part in some for piece in part])
 endings = st.sampled_from(["finish", "fail", "interrupt"])
+turns = st.lists(parts, max_size=5).map(lambda some: [piece for part in some for piece in part])
+scripts = st.lists(st.tuples(turns, endings), min_size=1, max_size=4).filter(
+    lambda script: max(Counter(thought for body, _ in script for thought in thoughts(body)).values(), default=1) == 1
+)
 comings = st.lists(st.integers(0, 2), max_size=60)
 """Which watcher comes, or goes if it is there, before each piece."""
 
 
 @settings(max_examples=60)
-@given(st.lists(st.tuples(turns, endings), min_size=1, max_size=4), comings)
+@given(scripts, comings)
 def test_whoever_comes_and_goes_at_any_time_knows_in_the_end_what_is_stored(
     script: list[tuple[list[StreamPiece], str]], comings: list[int]
 ) -> None:
@@ -360,6 +373,134 @@ def test_whoever_comes_and_goes_at_any_time_knows_in_the_end_what_is_stored(
             whole = await replay(agent)
             for watcher in watchers:
                 assert retell(watcher.events) == whole
+                assert max(Counter(thoughts(watcher.events)).values(), default=1) == 1
                 await watcher.detach()
+
+    run(scenario)
+
+
+def test_a24_what_was_seen_of_a_turn_that_the_store_did_not_take_is_taken_back() -> None:
+    store, clock, gate = FailingStore(MemoryStore()), ManualClock(), Gate()
+
+    async def scenario() -> None:
+        async with system([turn("I say ", gate, "it."), say("I say it.")], store=store, clock=clock) as it:
+            agent = await it.launch()
+            watcher = Watcher(agent)
+            watcher.attach()
+            await agent.send("Say it")
+            await gate.reached()
+            await settle()
+            store.failures["commit"] = StoreFull("no room")
+            gate.open()
+            await settle()
+            assert isinstance(watcher.events[-1], TurnDiscarded)
+            assert retell(watcher.events) == []
+            clock.advance(MINUTE)
+            await agent.wait_idle()
+            await settle()
+            whole = ["user: Say it", "started", "says: I say it.", "finished"]
+            assert retell(watcher.events) == await replay(agent) == whole
+            await watcher.detach()
+
+    run(scenario)
+
+
+def test_progress_is_shown_while_it_happens_and_is_no_place_to_lose_oneself() -> None:
+    gate = asyncio.Event()
+
+    @tool
+    async def work(context: ToolContext) -> str:
+        """Work."""
+        context.progress("half of it")
+        await gate.wait()
+        return "all of it"
+
+    async def scenario() -> None:
+        async with system([call("work"), say("Done.")], work) as it:
+            agent = await it.launch()
+            await agent.send("Work")
+            async with aclosing(agent.events()) as events:
+                progress = await take(events, ToolProgress)
+            assert isinstance(progress, ToolProgress)
+            assert progress.text == "half of it"
+            gate.set()
+            await agent.wait_idle()
+            rest = [event async for event in agent.events(progress.cursor, follow=False)]
+            assert retell(rest) == ["result: all of it", "started", "says: Done.", "finished"]
+
+    run(scenario)
+
+
+def test_a_feed_ends_with_its_system_when_all_is_read() -> None:
+    async def scenario() -> None:
+        async with system("Hello.") as it:
+            agent = await it.launch()
+            watcher = Watcher(agent)
+            watcher.attach()
+            await agent.send("Hi")
+            await agent.wait_idle()
+        await watcher.ended()
+        assert retell(watcher.events) == ["user: Hi", "started", "says: Hello.", "finished"]
+
+    run(scenario)
+
+
+def test_a_watcher_that_has_gone_leaves_nothing_behind() -> None:
+    async def scenario() -> None:
+        async with system("Hello.") as it:
+            agent = await it.launch()
+            watchers = [Watcher(agent) for _ in range(3)]
+            for watcher in watchers:
+                watcher.attach()
+            await settle()
+            assert it.feed.watched(agent.thread_id)
+            for watcher in watchers:
+                await watcher.detach()
+            assert dict(it.feed.observers) == {}
+
+    run(scenario)
+
+
+def test_a_watcher_that_does_not_read_holds_nothing_up() -> None:
+    async def scenario() -> None:
+        async with system([say("word " * 500, chunks=5)]) as it:
+            agent = await it.launch()
+            await agent.send("Talk")
+            async with aclosing(agent.events()) as events:
+                await anext(events)
+                await agent.wait_idle()
+                rest = [event async for event in agent.events(follow=False)]
+            assert retell(rest)[2] == "says: " + "word " * 500
+
+    run(scenario)
+
+
+def test_what_is_no_cursor_is_refused() -> None:
+    async def scenario() -> None:
+        async with system("Hello.") as it:
+            agent = await it.launch()
+            with pytest.raises(MalformedInput, match="'yesterday' is not a cursor"):
+                await anext(agent.events("yesterday"))
+
+    run(scenario)
+
+
+def test_a_client_of_another_process_sees_what_is_stored(tmp_path: Path) -> None:
+    """The engine and the client have a store of their own each, on the same file."""
+
+    async def scenario() -> None:
+        file = tmp_path / "agents.db"
+        async with (
+            AgentSystem(model=ScriptedModel("Hello."), store=file) as it,
+            AgentSystem(model=ScriptedModel([]), store=file, run=False) as client,
+        ):
+            agent = await client.launch()
+            watcher = Watcher(agent)
+            watcher.attach()
+            await agent.send("Hi")
+            await agent.wait_idle()
+            assert it.completions == 1
+        await watcher.ended()
+        assert retell(watcher.events) == ["user: Hi", "started", "says: Hello.", "finished"]
 
     run(scenario)

@@ -88,7 +88,7 @@ def call(tool: str, arguments: str = "{}", *, complete: bool = True) -> TurnCall
 
 def says(*parts: str | TurnPart, reason: StopReason = "end", usage: Usage | None = None) -> Turn:
     """Return a turn; a plain text stands for itself."""
-    whole = [TurnText([part]) if isinstance(part, str) else part for part in parts]
+    whole = [TurnText(part) if isinstance(part, str) else part for part in parts]
     return Turn(tuple(whole), reason, usage or Usage(10, 5))
 
 
@@ -351,6 +351,47 @@ class Thread:
         else:
             assert effect.call_id in self.owed, "what was never begun is cancelled"
             self.outbox.pop(effect.call_id, None)
+
+
+# Threads to begin with
+
+
+def idle() -> Thread:
+    """Return a thread that has answered its user."""
+    thread = Thread()
+    thread.user("Hello")
+    return thread.run(says("Hi."))
+
+
+def waiting(*tools: str, options: ThreadOptions | None = None) -> Thread:
+    """Return a thread whose model has called these tools."""
+    thread = Thread(options)
+    thread.user("Go")
+    return thread.run(calls(*(tools or ("build",))))
+
+
+def watching() -> Thread:
+    """Return an idle thread with one active subscription."""
+    thread = waiting("watch")
+    thread.result(1, "watching", subscription=True)
+    return thread.run(says("I watch."))
+
+
+def detached() -> Thread:
+    """Return an idle thread whose first call goes on beside the conversation."""
+    thread = waiting("build")
+    thread.user("Still there?")
+    return thread.run(says("Yes."))
+
+
+def ended(*, by_stop: bool) -> Thread:
+    """Return an idle thread whose first call was cancelled while it ran."""
+    thread = waiting("build", options=ThreadOptions(on_user_text="cancel"))
+    if by_stop:
+        thread.stop()
+        thread.run()
+    thread.user("hi")
+    return thread.run(says("Hello."))
 
 
 def _react(draft: Draft, reaction: Reaction) -> Asked:

@@ -140,6 +140,17 @@ def test_an_event_in_the_same_batch_as_a_result_waits_for_the_next_call() -> Non
     assert thread.story()[-4:] == ["#2 = built", "#3 = fine", "event #1: a push", "A: All."]
 
 
+def test_an_event_waits_for_a_call_that_works_beside_one_that_rests() -> None:
+    thread = Thread(ThreadOptions(parallel_calls=2))
+    thread.user("Watch")
+    thread.run(calls("watch"))
+    thread.result(1, "watching", subscription=True)
+    thread.run(calls("sleep", "build"))
+    push = thread.event(1, "a push")
+    thread.run()
+    assert thread.receipt.inputs == ((push, Disposition.DEFERRED),)
+
+
 def test_a_confirmed_subscription_lets_the_next_call_begin() -> None:
     thread = Thread()
     thread.user("Watch and build")
@@ -263,6 +274,14 @@ def test_a_sleep_takes_its_place_among_the_calls() -> None:
     thread.wait(10 * SECOND)
     thread.run()
     assert thread.running() == [2]
+
+
+def test_a_sleep_until_a_moment_ends_at_that_moment() -> None:
+    thread = Thread()
+    thread.wait(4 * SECOND)
+    thread.user("Sleep")
+    thread.run(calls("sleep_until"))
+    assert thread.alarms() == ["sleep 6"]
 
 
 def test_a_queued_sleep_counts_from_its_beginning() -> None:
@@ -415,6 +434,15 @@ def test_a_deadline_ends_when_a_subscription_is_confirmed() -> None:
     thread.result(1, "following", subscription=True)
     thread.run(says("I follow."))
     assert (thread.alarms(), thread.state(1)) == ([], "subscribed")
+
+
+def test_a_deadline_ends_when_its_detached_call_is_stopped() -> None:
+    thread = deployed()
+    thread.user("Meanwhile?")
+    thread.run(says("It runs."))
+    thread.stop()
+    thread.run()
+    assert thread.alarms() == []
 
 
 def test_a_deadline_ends_with_the_last_event() -> None:

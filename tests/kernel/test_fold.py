@@ -174,6 +174,15 @@ def test_an_answer_is_continued_only_so_many_times() -> None:
     assert not thread.ready()
 
 
+def test_an_answer_that_was_given_up_does_not_count_against_the_next() -> None:
+    thread = asked(calls("watch"), options=ThreadOptions(max_continuations=1))
+    thread.result(1, "watching", subscription=True)
+    thread.run(says("a", reason="length"), says("b", reason="length"))
+    thread.event(1, "a push")
+    thread.run(says("c", reason="length"), says("d"))
+    assert thread.story()[-3:] == ["A: c", f"note: {GO_ON}", "A: d"]
+
+
 def test_a_user_text_grants_new_continuations() -> None:
     thread = Thread(ThreadOptions(max_continuations=1))
     thread.user("Go")

@@ -120,7 +120,11 @@ def test_pages_that_change_places_are_found() -> None:
 
 def test_a_receipt_that_is_forged_whole_is_found_at_the_next() -> None:
     forged = decode_receipt(LOG[1][1])
-    rows = [LOG[0], (LOG[1][0], encode_receipt(Receipt(2, forged.previous, forged.history, (), TurnCommit.NONE))), *LOG[2:]]
+    rows = [
+        LOG[0],
+        (LOG[1][0], encode_receipt(Receipt(2, forged.previous, forged.history, (), TurnCommit.NONE))),
+        *LOG[2:],
+    ]
     assert failure(rows) == "receipt 3 does not follow the one stored before it"
 
 

@@ -159,9 +159,12 @@ def test_a_dead_engine_s_timers_count_for_the_next_moment(open_store: StoreFacto
         claim = await claim_one(store)
         timers = sent_to(timer("m2"), due=START + 3 * DEAD_AFTER)
         await store.commit(claim, after(claim, outgoing=timers), keep=True)
-        assert await store.next_due(START) is None
+        assert await store.next_due(START + DEAD_AFTER - 1) is None
+        assert await store.next_due(START + DEAD_AFTER) == START + 3 * DEAD_AFTER
+        await store.beat(ANNA, START + DEAD_AFTER)
+        assert await store.next_due(START + DEAD_AFTER) is None
         await store.leave(ANNA)
-        assert await store.next_due(START) == START + 3 * DEAD_AFTER
+        assert await store.next_due(START + DEAD_AFTER) == START + 3 * DEAD_AFTER
 
     run(open_store, scenario)
 

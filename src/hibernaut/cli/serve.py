@@ -6,12 +6,13 @@ import signal
 import sys
 import time
 from collections import deque
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import click
 
 from hibernaut.cli import options
-from hibernaut.cli.failures import ANSWERED, INTERRUPTED
+from hibernaut.cli.failures import ANSWERED
 from hibernaut.cli.narration import in_a_line
 from hibernaut.cli.running import MEMORY, opened, run_async
 from hibernaut.cli.starting import Setting
@@ -29,6 +30,9 @@ from hibernaut.messages.text import shorten
 from hibernaut.stores.protocol import Claim
 from hibernaut.stores.sqlite import SqliteStore
 from hibernaut.tools.tool import Tool
+
+SAME_PRESS = 0.5
+"""Seconds in which a second signal is the first one again: a program that started us may pass it on, too."""
 
 LINES_A_SECOND = 50
 """Lines about threads that are printed in a second; what is above is counted."""
@@ -70,36 +74,46 @@ async def _serve(setting: Setting, max_slices: int, *, quiet: bool) -> int:
     tools = load_tools(setting.tools)
     names = [tool.name if isinstance(tool, Tool) else tool.__name__ for tool in tools]
     journal = Journal(quiet=quiet)
-    store = await WatchedStore.open(setting.store)
-    try:
+    with _stop_signals() as stopping:
+        store = await WatchedStore.open(setting.store)
         store.journal = journal
-        stopping = asyncio.Event()
-        with ExitStack() as stack:
-            loop = asyncio.get_running_loop()
-
-            def stop(number: int) -> None:
-                if stopping.is_set():
-                    _tell("stopped at once")
-                    os._exit(INTERRUPTED if number == signal.SIGINT else 128 + number)
-                stopping.set()
-
+        try:
             async with opened(setting, store=store, tools=tools, run=True, max_slices=max_slices) as system:
-                for number in (signal.SIGINT, signal.SIGTERM):
-                    loop.add_signal_handler(number, stop, number)
-                    stack.callback(loop.remove_signal_handler, number)
-                if not quiet:
-                    _tell(
-                        f"serving {setting.store} (process {os.getpid()}, model {setting.model or 'none'}, "
-                        f"tools {', '.join(names) or 'none'}); Ctrl-C stops"
-                    )
+                journal.say(
+                    f"serving {setting.store} (process {os.getpid()}, model {setting.model or 'none'}, "
+                    f"tools {', '.join(names) or 'none'}); Ctrl-C stops"
+                )
                 await stopping.wait()
-                if not quiet:
-                    _tell("stopping: running slices end first; Ctrl-C again stops at once")
-            if not quiet:
-                _tell(f"stopped after {system.completions:,} completions")
-    finally:
-        await store.close()
+                journal.say("stopping: running slices end first; Ctrl-C again stops at once")
+        finally:
+            await store.close()
+        journal.say(f"stopped after {system.completions:,} completions")
     return ANSWERED
+
+
+@contextmanager
+def _stop_signals() -> Iterator[asyncio.Event]:
+    """Give an event that the first signal sets; a second one ends the process, which loses nothing."""
+    loop = asyncio.get_running_loop()
+    stopping = asyncio.Event()
+    since = 0.0
+
+    def stop(number: int) -> None:
+        nonlocal since
+        if not stopping.is_set():
+            since = loop.time()
+            stopping.set()
+        elif loop.time() - since > SAME_PRESS:
+            sys.stdout.flush()
+            os._exit(128 + number)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop, number)
+    try:
+        yield stopping
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)
 
 
 class WatchedStore(SqliteStore):
@@ -121,6 +135,11 @@ class Journal:
         self._tools: dict[str, str] = {}
         self._recent: deque[float] = deque(maxlen=LINES_A_SECOND)
         self._left_out = 0
+
+    def say(self, text: str) -> None:
+        """Print a line about the engine itself."""
+        if not self._quiet:
+            _tell(text)
 
     def note(self, commit: SliceCommit) -> None:
         """Print what a commit did."""

@@ -9,14 +9,16 @@ import inspect
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
+from functools import partial
 from typing import TypeVar, cast
 
 import msgspec
 
 from hibernaut.clock import Clock
 from hibernaut.engine.live import LiveFeed
+from hibernaut.engine.threads import Threads
 from hibernaut.errors import StoreError
-from hibernaut.kernel.commit import Blob, Effect
+from hibernaut.kernel.commit import Effect
 from hibernaut.kernel.config import decode_config
 from hibernaut.kernel.head import decode_head
 from hibernaut.messages.events import ToolProgress
@@ -51,6 +53,12 @@ NOT_HERE = "{tool} cannot be used here: this engine keeps nothing between messag
 
 
 _NOTHING = object()
+
+FROM_A_STRANGER = (Exception, SystemExit, asyncio.CancelledError)
+"""What a tool may raise and is its answer then."""
+
+Ending = Callable[[], Awaitable[object]]
+"""Writes down how a call ended. Doing it twice is as good as once."""
 
 
 class Work(msgspec.Struct, frozen=True):
@@ -90,6 +98,7 @@ class Dispatcher:
         self._cancelled: set[str] = set()
         self._ending = False
         self._secret = b""
+        self._threads = Threads()
 
     @property
     def running(self) -> int:
@@ -125,11 +134,7 @@ class Dispatcher:
             await self._store.settle_effects([effect.request_id, effect.call_id, f"{effect.call_id}:cancel"])
             return
         tool = self._tools.get(effect.tool)
-        if call.state == "subscribed":
-            text = SUBSCRIPTION_DIED.format(tool=effect.tool)
-            event = Event(effect.call_id, text, f"{effect.call_id}:died", associative=True, final=True)
-            await self._put(InputMessage(f"event:{effect.call_id}:died", row.thread_id, event, "engine"))
-        elif row.state == "pending" or (tool is not None and tool.idempotent):
+        if row.state == "pending" or (tool is not None and tool.idempotent and call.state != "subscribed"):
             data = await self._store.read_config(head.config)
             tenant, user = "", ""
             if data is not None:
@@ -137,7 +142,7 @@ class Dispatcher:
                 tenant, user = config.tenant, config.user
             self._begin(Work(effect, row.thread_id, tenant, user, head.metadata), started=row.state == "sent")
         else:
-            await self._bring(effect, row.thread_id, Outcome(UNKNOWN_EFFECT.format(tool=effect.tool), is_error=True))
+            await self._end_unknown(effect, row.thread_id, UNKNOWN_EFFECT, subscription=call.mode == "subscription")
 
     async def heed_cancellations(self) -> None:
         """Carry out cancellations that other processes wrote for tools that run here."""
@@ -173,47 +178,60 @@ class Dispatcher:
     async def _invoke(self, work: Work, *, started: bool) -> None:
         effect = work.effect
         tool = self._tools.get(effect.tool)
-        begun = started
+        begun, ending = started, None
         try:
             if not begun:
                 begun = await self._retry(self._start, effect.request_id)
                 if not begun:
                     return
-            if tool is None:
-                gone = Outcome(f"Error: there is no tool {effect.tool!r} any more.", is_error=True)
-                await self._bring(effect, work.thread_id, gone)
-            elif tool.mode == "subscription":
+            if tool is not None and tool.mode == "subscription":
                 await self._subscribe(tool, work)
             else:
-                await self._call(tool, work)
+                ending = await self._call(tool, work)
+                await self._retry(ending)
         except asyncio.CancelledError:
             if effect.request_id in self._cancelled:
                 self._cancelled.discard(effect.request_id)
-            elif self._ending:
-                if begun:
-                    await self._answer_shutdown(tool, work)
-            else:
+            elif not self._ending:
                 raise
+            elif begun:
+                await self._end_in_time(tool, work, ending)
 
     async def _start(self, request_id: str) -> bool:
         return bool(await self._store.start_effects(self._owner, [request_id]))
 
-    async def _call(self, tool: AnyTool, work: Work) -> None:
+    async def _call(self, tool: AnyTool | None, work: Work) -> Ending:
+        """Run a function; return what writes down how its call ended."""
+        effect = work.effect
+        if tool is None:
+            gone = Outcome(f"Error: there is no tool {effect.tool!r} any more.", is_error=True)
+            return partial(self._store_result, effect, work.thread_id, gone)
         limit = asyncio.timeout(tool.timeout / 1000 if tool.timeout else None)
         try:
-            arguments = tool.keywords(work.effect.arguments, await self._context(tool, work))
+            arguments = tool.keywords(effect.arguments, await self._context(tool, work))
             async with limit:
-                value = await _value(tool, arguments)
-            outcome = _outcome(value, work.effect)
-        except TimeoutError as error:
-            outcome = _too_late(tool) if limit.expired() else failure(error)
-        except Exception as error:  # a tool is a stranger: whatever it raises is its answer
-            logger.info("tool %s failed", tool.name, exc_info=True)
-            outcome = failure(error)
+                value = await self._value(tool, arguments)
+            outcome = _outcome(value, effect)
+        except FROM_A_STRANGER as error:
+            outcome = self._failure(error, tool, limit)
         if outcome is None:
-            await self._retry(self._store.accept_effects, [work.effect.request_id])
-        else:
-            await self._bring(work.effect, work.thread_id, outcome)
+            return partial(self._store.accept_effects, [effect.request_id])
+        return partial(self._store_result, effect, work.thread_id, outcome)
+
+    def _failure(self, error: BaseException, tool: AnyTool, limit: asyncio.Timeout) -> Outcome:
+        """Return what a tool's failure is as its answer. A cancellation is one when nobody asked for it."""
+        if isinstance(error, asyncio.CancelledError) and is_asked_to_end():
+            raise error
+        if isinstance(error, TimeoutError) and limit.expired():
+            return _too_late(tool)
+        logger.info("tool %s failed", tool.name, exc_info=error)
+        return failure(error)
+
+    async def _value(self, tool: AnyTool, arguments: dict[str, object]) -> object:
+        if tool.threaded:
+            return await self._threads.run(partial(tool.function, **arguments))
+        value = tool.function(**arguments)
+        return await value if inspect.isawaitable(value) else value
 
     async def _subscribe(self, tool: AnyTool, work: Work) -> None:
         effect = work.effect
@@ -241,11 +259,8 @@ class Dispatcher:
                     if stored in (Stored.CLOSED, Stored.UNKNOWN):
                         await self._retry(self._store.settle_effects, [effect.request_id])
                         return
-        except TimeoutError as error:
-            last = _too_late(tool) if limit.expired() else failure(error)
-        except Exception as error:  # a tool is a stranger: whatever it raises is its answer
-            logger.info("subscription %s failed", tool.name, exc_info=True)
-            last = failure(error)
+        except FROM_A_STRANGER as error:
+            last = self._failure(error, tool, limit)
         if number:
             await self._bring_event(tool, work, last, number, final=True)
         else:
@@ -295,41 +310,48 @@ class Dispatcher:
                     return
         await self._retry(self._store.settle_effects, [effect.call_id, effect.request_id])
 
-    async def _answer_shutdown(self, tool: AnyTool | None, work: Work) -> None:
-        """Answer a call whose tool was cut off by the end of this engine; what can be repeated is left for the next."""
-        if tool is not None and tool.mode == "subscription":
-            text = SUBSCRIPTION_DIED.format(tool=tool.name)
-            event = Event(work.effect.call_id, text, f"{work.effect.call_id}:died", associative=True, final=True)
-            message = InputMessage(f"event:{work.effect.call_id}:died", work.thread_id, event, "engine")
-            await self._store.put([message], self._clock.now())
-        elif tool is None or not tool.idempotent:
-            outcome = Outcome(STOPPED_EFFECT.format(tool=work.effect.tool), is_error=True)
-            message = _result(work.effect, work.thread_id, outcome)
-            await self._store.put([message], self._clock.now())
+    async def _end_in_time(self, tool: AnyTool | None, work: Work, ending: Ending | None) -> None:
+        """Write down how a call ended that this engine's end cut off; the next one repeats what can be repeated."""
+        try:
+            if ending is not None:
+                await ending()
+            elif tool is None or not tool.idempotent or tool.mode == "subscription":
+                subscription = tool is not None and tool.mode == "subscription"
+                await self._end_unknown(work.effect, work.thread_id, STOPPED_EFFECT, subscription=subscription)
+        except StoreError:
+            logger.exception("the end of call %s was not stored; the next engine finds it", work.effect.call_id)
+
+    async def _end_unknown(self, effect: Effect, thread_id: str, text: str, *, subscription: bool) -> None:
+        """Answer a call whose end nobody knows; a subscription that was confirmed has its last event then."""
+        outcome = Outcome(text.format(tool=effect.tool), is_error=True)
+        stored = await self._store_result(effect, thread_id, outcome)
+        if subscription and stored is Stored.DUPLICATE:
+            died, name = SUBSCRIPTION_DIED.format(tool=effect.tool), f"{effect.call_id}:died"
+            last = Event(effect.call_id, died, name, associative=True, final=True)
+            await self._store.put([InputMessage(f"event:{name}", thread_id, last, "engine")], self._clock.now())
 
     # Bringing results
 
     async def _bring(self, effect: Effect, thread_id: str, outcome: Outcome, *, subscription: bool = False) -> Stored:
-        return await self._put(_result(effect, thread_id, outcome, subscription=subscription), outcome.blobs)
+        return await self._retry(partial(self._store_result, effect, thread_id, outcome, subscription=subscription))
+
+    async def _store_result(
+        self, effect: Effect, thread_id: str, outcome: Outcome, *, subscription: bool = False
+    ) -> Stored:
+        content = ToolResult(effect.call_id, outcome.content, outcome.is_error, subscription)
+        message = InputMessage(f"result:{effect.call_id}", thread_id, content, f"tool:{effect.tool}")
+        return (await self._store.put([message], self._clock.now(), blobs=outcome.blobs))[0]
 
     async def _bring_event(
         self, tool: AnyTool, work: Work, outcome: Outcome, number: int, *, final: bool = False
     ) -> Stored:
         name = f"{work.effect.call_id}:{number}"
-        event = Event(
-            work.effect.call_id,
-            outcome.content,
-            name,
-            associative=tool.events == "associative",
-            final=final,
-            sequence=number,
-        )
+        associative = tool.events == "associative"
+        event = Event(work.effect.call_id, outcome.content, name, associative=associative, final=final, sequence=number)
         message = InputMessage(f"event:{name}", work.thread_id, event, f"tool:{tool.name}")
-        return await self._put(message, outcome.blobs)
 
-    async def _put(self, message: InputMessage, blobs: Sequence[Blob] = ()) -> Stored:
         async def put() -> Stored:
-            return (await self._store.put([message], self._clock.now(), blobs=blobs))[0]
+            return (await self._store.put([message], self._clock.now(), blobs=outcome.blobs))[0]
 
         return await self._retry(put)
 
@@ -343,13 +365,6 @@ class Dispatcher:
                 logger.exception("the store did not take it; trying again in %d ms", pause)
             await self._clock.sleep(pause)
             pause = min(2 * pause, DELIVERY_PAUSE_MOST)
-
-
-async def _value(tool: AnyTool, arguments: dict[str, object]) -> object:
-    if tool.threaded:
-        return await asyncio.to_thread(tool.function, **arguments)
-    value = tool.function(**arguments)
-    return await value if inspect.isawaitable(value) else value
 
 
 def _outcome(value: object, effect: Effect) -> Outcome | None:
@@ -367,6 +382,7 @@ def _too_late(tool: AnyTool) -> Outcome:
     return Outcome(f"Error: {tool.name} did not answer within {tool.timeout / 1000:g} s.", is_error=True)
 
 
-def _result(effect: Effect, thread_id: str, outcome: Outcome, *, subscription: bool = False) -> InputMessage:
-    content = ToolResult(effect.call_id, outcome.content, outcome.is_error, subscription)
-    return InputMessage(f"result:{effect.call_id}", thread_id, content, f"tool:{effect.tool}")
+def is_asked_to_end() -> bool:
+    """Tell whether somebody wants the current task to end; otherwise a cancellation in it is somebody else's."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

@@ -23,7 +23,7 @@ from hibernaut.messages.events import (
     TurnDiscarded,
 )
 from hibernaut.messages.items import Item, decode_page
-from hibernaut.messages.stream import StreamPiece, TextDelta, ThinkingDelta
+from hibernaut.messages.stream import CallStarted, StreamPiece, TextDelta, ThinkingDelta
 from hibernaut.messages.text import clean
 from hibernaut.stores.protocol import Store
 
@@ -37,10 +37,11 @@ PROGRESS_KEPT = 256
 class LiveTurn:
     """A turn that is being streamed, as observers see it. `version` is the head version before it.
 
-    The stream only appends to `pieces`; events are made when somebody looks.
+    The stream only appends to `pieces`; events are made when somebody looks. A call is shown when it is stored, and so
+    is what the model says after it.
     """
 
-    __slots__ = ("_blank", "_items", "_read", "attempt", "entries", "pieces", "thread_id", "version")
+    __slots__ = ("_blank", "_calling", "_items", "_read", "attempt", "entries", "pieces", "thread_id", "version")
 
     def __init__(self, thread_id: str, version: int, attempt: int, items: Sequence[Item]) -> None:
         self.thread_id = thread_id
@@ -51,6 +52,7 @@ class LiveTurn:
         """What observers see: what came in, then what the model says."""
         self._items = tuple(items)
         self._read = 0
+        self._calling = False
         self._blank = ""
 
     def catch_up(self) -> None:
@@ -68,7 +70,8 @@ class LiveTurn:
             self.entries.append(ThinkingChunk(thread_id=self.thread_id, text=piece.text))
         elif not isinstance(piece, TextDelta):
             self._blank = ""
-        elif piece.text:
+            self._calling |= isinstance(piece, CallStarted)
+        elif piece.text and not self._calling:
             text = clean(piece.text)
             if self._blank or not isinstance(self.entries[-1], TextChunk):
                 # A blank text is not stored, so white space waits for what follows it in the same part.
@@ -82,14 +85,12 @@ class LiveTurn:
 class Observer:
     """One reader of one thread."""
 
-    __slots__ = ("cursor", "entry", "moved", "progress")
+    __slots__ = ("cursor", "moved", "progress")
 
     def __init__(self, cursor: Cursor) -> None:
         self.cursor = cursor
         self.moved = asyncio.Event()
         self.progress: deque[AgentEvent] = deque(maxlen=PROGRESS_KEPT)
-        self.entry = 0
-        """Entries of the live turn that were seen."""
 
 
 class LiveFeed:
@@ -187,11 +188,10 @@ class LiveFeed:
                     observer.cursor = Cursor.parse(event.cursor)
                     yield event
                 observer.cursor = Cursor(row.version)
-                observer.entry = 0
             if len(rows) < LOG_ROWS:
                 break
         while observer.progress:
-            yield observer.progress.popleft()
+            yield replace(observer.progress.popleft(), cursor=str(observer.cursor))
         if observer.cursor.attempt and not streamed and thread_id not in self._turns:
             yield self._discard(thread_id, observer)
         for event in self._pull_live(thread_id, observer):
@@ -209,34 +209,22 @@ class LiveFeed:
         turn.catch_up()
         if observer.cursor.attempt and observer.cursor.attempt != turn.attempt:
             yield self._discard(thread_id, observer)
-        if not observer.entry and observer.cursor.seen:
-            observer.entry = _entry_at(turn, observer.cursor.seen)
-        seen = observer.cursor.seen
-        while observer.entry < len(turn.entries):
-            event = turn.entries[observer.entry]
-            observer.entry += 1
+        # Inside a turn that is not stored yet, the index of a cursor counts the entries: thinking is one, and no unit.
+        entry, seen = observer.cursor.index, observer.cursor.seen
+        while entry < len(turn.entries):
+            event = turn.entries[entry]
+            entry += 1
             if isinstance(event, TextChunk):
                 pieces = [event.text]
-                while observer.entry < len(turn.entries) and isinstance(turn.entries[observer.entry], TextChunk):
-                    pieces.append(turn.entries[observer.entry].text)  # type: ignore[attr-defined]
-                    observer.entry += 1
+                while entry < len(turn.entries) and isinstance(turn.entries[entry], TextChunk):
+                    pieces.append(turn.entries[entry].text)  # type: ignore[attr-defined]
+                    entry += 1
                 event = TextChunk(thread_id=thread_id, text="".join(pieces))
             if not isinstance(event, ThinkingChunk):
                 seen += units(event)
-            observer.cursor = Cursor(turn.version, 0, turn.attempt, seen)
+            observer.cursor = Cursor(turn.version, entry, turn.attempt, seen)
             yield replace(event, cursor=str(observer.cursor))
 
     def _discard(self, thread_id: str, observer: Observer) -> AgentEvent:
         observer.cursor = Cursor(observer.cursor.version)
-        observer.entry = 0
         return TurnDiscarded(thread_id=thread_id, cursor=str(observer.cursor))
-
-
-def _entry_at(turn: LiveTurn, seen: int) -> int:
-    """Return the entry that follows `seen` units."""
-    for position, event in enumerate(turn.entries):
-        if seen <= 0:
-            return position
-        if not isinstance(event, ThinkingChunk):
-            seen -= units(event)
-    return len(turn.entries)

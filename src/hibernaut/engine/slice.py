@@ -3,14 +3,13 @@
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import aclosing
 
 import msgspec
 from msgspec.structs import replace
 
 from hibernaut.clock import Clock
 from hibernaut.codec import sha256
-from hibernaut.engine.dispatcher import Dispatcher, Work
+from hibernaut.engine.dispatcher import Dispatcher, Work, is_asked_to_end
 from hibernaut.engine.images import fit_images
 from hibernaut.engine.launches import Launch, Launches
 from hibernaut.engine.live import LiveFeed, LiveTurn
@@ -37,6 +36,9 @@ logger = logging.getLogger(__name__)
 MAX_TRIES = 5
 """Claims of a thread that may come to nothing in a row before it is parked."""
 
+INLINE_GRACE = 1_000
+"""Milliseconds that inline tools may take when somebody speaks meanwhile; then they are waited for like others."""
+
 STALLED_AFTER = 120_000
 """Milliseconds without a piece of the answer after which a stream counts as broken."""
 
@@ -44,10 +46,10 @@ STALLED_AFTER = 120_000
 class LiveStream:
     """A completion that is under way, for those who may have to stop it."""
 
-    __slots__ = ("_counted", "_moved", "_pieces", "_scope", "inputs", "reason")
+    __slots__ = ("_counted", "_moved", "_pieces", "_task", "inputs", "reason")
 
-    def __init__(self, scope: asyncio.Timeout, pieces: Sequence[StreamPiece], now: int, inputs: frozenset[str]) -> None:
-        self._scope = scope
+    def __init__(self, pieces: Sequence[StreamPiece], now: int, inputs: frozenset[str]) -> None:
+        self._task = asyncio.current_task()
         self._pieces = pieces
         self._counted = 0
         self._moved = now
@@ -64,9 +66,35 @@ class LiveStream:
 
     def stop(self, reason: str) -> None:
         """End the stream: "interrupted" keeps its visible text, "stalled" is a failure."""
-        if not self.reason:
+        if not self.reason and self._task is not None:
             self.reason = reason
+            self._task.cancel()
+
+    def was_stopped(self) -> bool:
+        """Take a cancellation of the stream's task back, if it was `stop` that made it and nobody else did too."""
+        return bool(self.reason) and self._task is not None and self._task.uncancel() == 0
+
+
+class InlineWait:
+    """Inline tools that a slice waits for, but not for long when somebody speaks to the thread meanwhile."""
+
+    __slots__ = ("_asked", "_scope", "_since", "inputs")
+
+    def __init__(self, scope: asyncio.Timeout, now: int, inputs: frozenset[str]) -> None:
+        self._scope = scope
+        self._since = now
+        self._asked = False
+        self.inputs = inputs
+
+    def look(self, now: int) -> None:
+        """Wait no longer if that was asked for and the tools have had their time. They go on beside the thread."""
+        if self._asked and now - self._since >= INLINE_GRACE:
+            self._asked = False
             self._scope.reschedule(0)
+
+    def stop(self, _reason: str) -> None:
+        """Ask for an end of the wait."""
+        self._asked = True
 
 
 class _Round(msgspec.Struct):
@@ -99,8 +127,8 @@ class SliceRunner:
         self._clock = clock
         self._note_due = note_due
         self.transcripts = Transcripts(store)
-        self.streams: dict[str, LiveStream] = {}
-        """Completions under way, by thread."""
+        self.streams: dict[str, LiveStream | InlineWait] = {}
+        """Completions and inline tools under way, by thread."""
         self.completions = 0
         """Turns that were completed and stored."""
 
@@ -141,9 +169,25 @@ class SliceRunner:
             self._dispatcher.perform(self._work(owed, draft, launch))
             if not again:
                 return
-            await self._dispatcher.perform_here(self._work(inline, draft, launch))
+            if inline:
+                await self._perform_inline(self._work(inline, draft, launch), draft, streaming)
             claim = replace(claim, version=commit.version, tries=1)
             inputs = await self._store.take(claim, self._clock.now())
+
+    async def _perform_inline(
+        self, work: Sequence[Work], draft: Draft, streaming: Callable[[str], None] | None
+    ) -> None:
+        thread_id, scope = draft.head.thread_id, asyncio.timeout(None)
+        inputs = frozenset([name for name, _ in draft.dispositions])
+        self.streams[thread_id] = InlineWait(scope, self._clock.now(), inputs)
+        try:
+            with suppress(TimeoutError):
+                async with scope:
+                    if streaming is not None:
+                        streaming(thread_id)
+                    await self._dispatcher.perform_here(work)
+        finally:
+            self.streams.pop(thread_id, None)
 
     def _work(self, effects: Sequence[Effect], draft: Draft, launch: Launch) -> list[Work]:
         head, config = draft.head, launch.config
@@ -216,21 +260,27 @@ class SliceRunner:
     ) -> str:
         """Read the stream into `live.pieces`; return why it was stopped, "" if it was not."""
         thread_id, feed, received = live.thread_id, self._feed, live.pieces
-        scope = asyncio.timeout(None)
-        stream = self.streams[thread_id] = LiveStream(scope, received, self._clock.now(), inputs)
+        stream = self.streams[thread_id] = LiveStream(received, self._clock.now(), inputs)
+        whole = False
         try:
-            async with scope, aclosing(pieces):
-                if streaming is not None:
-                    streaming(thread_id)
-                async for piece in pieces:
-                    received.append(piece)
-                    if feed.observers:
-                        feed.moved(thread_id)
+            if streaming is not None:
+                streaming(thread_id)
+            async for piece in pieces:
+                received.append(piece)
+                if feed.observers:
+                    feed.moved(thread_id)
+            whole = True
+        except asyncio.CancelledError:
+            if not stream.was_stopped():
+                raise
         except TimeoutError as error:
-            if not stream.reason:
-                raise ConnectionLost(f"the provider gave up: {str(error) or 'it took too long'}") from error
+            raise ConnectionLost(f"the provider gave up: {str(error) or 'it took too long'}") from error
         finally:
-            self.streams.pop(thread_id, None)
+            del self.streams[thread_id]
+            if not whole:
+                await pieces.aclose()
+        if whole and stream.reason:
+            stream.was_stopped()  # the provider swallowed the cancellation and went on
         return stream.reason
 
 

@@ -1,7 +1,7 @@
 """Decoded transcripts of the threads that are at work. Idle threads are only bytes in the store."""
 
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from hibernaut.kernel.transcript import Transcript, Validator
 from hibernaut.messages.items import EventItem, Item, ResultItem, UserItem, decode_page
@@ -10,6 +10,9 @@ from hibernaut.stores.protocol import Store
 
 TRANSCRIPT_CACHE = 64 * 1024 * 1024
 """Bytes of stored pages whose decoded form is kept, at most, over all threads."""
+
+
+_WITH_CONTENT = (UserItem, ResultItem, EventItem)
 
 
 class HotTranscript:
@@ -25,17 +28,12 @@ class HotTranscript:
         self._validator = Validator()
         self._checked = 0
 
-    def extend(self, items: Iterable[Item]) -> None:
+    def extend(self, items: Sequence[Item]) -> None:
         """Take the next stored items."""
-        items = list(items)
         self.transcript.extend(items)
-        if not self.has_images:
-            self.has_images = any(
-                isinstance(part, Image)
-                for item in items
-                if isinstance(item, UserItem | ResultItem | EventItem) and not isinstance(item.content, str)
-                for part in item.content
-            )
+        for item in items:
+            if isinstance(item, _WITH_CONTENT) and not isinstance(item.content, str):
+                self.has_images = self.has_images or any(isinstance(part, Image) for part in item.content)
 
     def checked(self) -> Sequence[Item]:
         """Return the transcript as it may be sent now.

@@ -16,17 +16,13 @@ from hibernaut.messages.stream import (
     StreamPiece,
     TextDelta,
 )
+from hibernaut.messages.text import clean
 
 
-class TurnText(msgspec.Struct, gc=False):
-    """A run of text, in the pieces it came in."""
+class TurnText(msgspec.Struct, frozen=True, gc=False):
+    """A run of text, cleaned."""
 
-    pieces: list[str]
-
-    @property
-    def text(self) -> str:
-        """The whole of it."""
-        return "".join(self.pieces)
+    text: str
 
 
 class TurnCall(msgspec.Struct):
@@ -61,7 +57,7 @@ class TurnBuffer:
     __slots__ = ("_calls", "_parts", "_run", "finish")
 
     def __init__(self) -> None:
-        self._parts: list[TurnPart] = []
+        self._parts: list[list[str] | TurnCall | ReasoningBlock] = []
         self._run: list[str] | None = None
         self._calls: dict[int, TurnCall] = {}
         self.finish: Finish | None = None
@@ -76,7 +72,7 @@ class TurnBuffer:
                 self._run.append(piece.text)
             elif piece.text:
                 self._run = [piece.text]
-                self._parts.append(TurnText(self._run))
+                self._parts.append(self._run)
         elif type(piece) is CallDelta:
             if piece.index in self._calls:
                 self._calls[piece.index].pieces.append(piece.arguments)
@@ -112,13 +108,18 @@ class TurnBuffer:
         """Return the complete turn. Only when `finish` is there."""
         if self.finish is None:
             raise ValueError("the turn is not complete")
-        return Turn(tuple(self._parts), self.finish.reason, self.finish.usage)
+        parts = tuple([_whole(part) if type(part) is list else part for part in self._parts])
+        return Turn(parts, self.finish.reason, self.finish.usage)
 
     def interrupted(self) -> Turn:
         """Return what may stay of a turn that was cut short: its visible text so far."""
-        kept = tuple(TurnText([part.text]) for part in self._parts if isinstance(part, TurnText))
-        return Turn(kept, "interrupted")
+        return Turn(tuple([_whole(part) for part in self._parts if isinstance(part, list)]), "interrupted")
 
     def visible(self) -> str:
         """Return all visible text so far."""
-        return "".join(part.text for part in self._parts if isinstance(part, TurnText))
+        return "".join([_whole(part).text for part in self._parts if isinstance(part, list)])
+
+
+def _whole(pieces: list[str]) -> TurnText:
+    # Cleaned as a whole: a character that was cut in two between pieces is one again.
+    return TurnText(clean("".join(pieces)))

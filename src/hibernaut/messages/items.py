@@ -96,7 +96,8 @@ class SummaryItem(_Item, frozen=True, tag="s"):
 class NoticeItem(_Item, frozen=True, tag="n"):
     """Something that happened to the thread, for people: a model never sees it.
 
-    `kind` is one of: "retry", "parked", "stopped", "resumed", "closed", "title", "empty_turn", "cancelled", "refused".
+    `kind` is one of: "retry", "parked", "stopped", "resumed", "closed", "title", "empty_turn", "truncated",
+    "cancelled", "refused".
     """
 
     kind: str

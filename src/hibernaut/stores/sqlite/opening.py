@@ -194,7 +194,7 @@ def _put_in_place(made: Path, place: Path) -> None:
 def _set_up(connection: apsw.Connection, busy_timeout: int, cache: int) -> None:
     connection.set_busy_timeout(busy_timeout)
     if connection.pragma("journal_mode") != "wal" and connection.pragma("journal_mode", "wal") != "wal":
-        raise StoreError("a write-ahead log cannot be kept there; name a file on a local disk")
+        raise StoreError(f"{connection.filename} cannot have a write-ahead log; name a file on a local disk")
     connection.pragma("synchronous", "full")
     connection.pragma("fullfsync", True)
     connection.pragma("checkpoint_fullfsync", True)

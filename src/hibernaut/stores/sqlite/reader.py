@@ -63,7 +63,8 @@ class Reader:
             try:
                 return read(self._transaction), None
             finally:
-                self._execute("ROLLBACK")
+                if self._connection.in_transaction:
+                    self._execute("ROLLBACK")
         except Exception as error:  # noqa: BLE001 - it is handed to whoever asked
             return None, translate(error, self._path, self._connection.system_errno)
 

@@ -8,6 +8,7 @@ point leaves the transactions before it whole, and nothing of the one under way.
 
 import asyncio
 import logging
+import os
 import random
 import time
 from collections.abc import Callable, Sequence
@@ -17,7 +18,7 @@ from typing import Any, TypeVar
 
 import apsw
 
-from hibernaut.errors import StoreBusy, StoreFull
+from hibernaut.errors import StoreBusy, StoreError, StoreFull
 from hibernaut.stores.sqlite.failures import translate
 from hibernaut.stores.sqlite.transaction import Transaction
 
@@ -90,6 +91,7 @@ class Writer:
         self._ended: asyncio.Future[None] = self._loop.create_future()
         self._transaction = Transaction(connection)
         self._execute = connection.cursor().execute
+        self._file = _identity(path)
         self._closing = False
         self._deadline = 0.0
         self._pages = 0
@@ -139,21 +141,19 @@ class Writer:
         self._on_loop(_end, self._ended)
 
     def _collect(self, jobs: list[_Job]) -> list[_Job]:
-        """Wait for work; return it with all that has come meanwhile."""
+        """Wait for work, unless some is left; return it with all that has come meanwhile."""
+        get, append = self._queue.get_nowait, jobs.append
         try:
-            if not jobs:
-                jobs = self._note_end(self._queue.get(timeout=CHECKPOINT_AGAIN if self._behind else None))
-            while len(jobs) < GROUP and not self._closing:
-                jobs += self._note_end(self._queue.get_nowait())
+            job = get() if jobs else self._queue.get(timeout=CHECKPOINT_AGAIN if self._behind else None)
+            while job is not None:
+                append(job)
+                if len(jobs) >= GROUP:
+                    return jobs
+                job = get()
+            self._closing = True
         except Empty:
             pass
         return jobs
-
-    def _note_end(self, job: _Job | None) -> list[_Job]:
-        if job is not None:
-            return [job]
-        self._closing = True
-        return []
 
     def _perform(self, jobs: list[_Job]) -> list[_Job]:
         """Perform a group and tell everybody; return those who may wait for the lock a while longer."""
@@ -186,6 +186,7 @@ class Writer:
             self._begin(jobs)
             for job in jobs:
                 self._attempt(job)
+            self._check_place()
             self._execute("COMMIT")
         except Exception as error:
             problem = translate(error, self._path, self._connection.system_errno)
@@ -198,6 +199,11 @@ class Writer:
     def _begin(self, jobs: Sequence[_Job]) -> None:
         self._deadline = max(jobs[0].since + self._busy_timeout, time.monotonic() + LEAST_WAIT)
         self._execute("BEGIN IMMEDIATE" if any(job.writes for job in jobs) else "BEGIN")
+
+    def _check_place(self) -> None:
+        """Make sure that what is committed will be found: a file that was removed while open takes everything along."""
+        if _identity(self._path) != self._file:
+            raise StoreError(f"{self._path} was removed or replaced while it was open; put it back, or open it anew")
 
     def _attempt(self, job: _Job) -> None:
         """Run one piece of work; if it fails before it wrote, that is its own affair."""
@@ -272,6 +278,14 @@ class Writer:
             logger.debug("the log of the store %s could not be brought in now: %s", self._path, error)
         self._behind = done < pages
         self._checkpoint_at = self._pages + CHECKPOINT_PAGES
+
+
+def _identity(path: str) -> tuple[int, int]:
+    try:
+        status = os.stat(path)  # noqa: PTH116 - once per transaction; a Path costs more than the look
+    except FileNotFoundError:
+        return 0, 0
+    return status.st_dev, status.st_ino
 
 
 def _resolve(jobs: Sequence[_Job], hints: Sequence[tuple[str, int]], tell: Hint) -> None:

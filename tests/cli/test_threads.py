@@ -1,0 +1,142 @@
+"""Threads, seen and steered from outside."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Invoke
+
+STORE = ("--store", "agents.db")
+MODEL = ("--model", "agent.py:model", "--tools", "agent.py")
+
+
+def test_a_store_that_is_not_there_is_not_made(invoke: Invoke, folder: Path) -> None:
+    for words in (["threads", "list"], ["threads", "show", "t"], ["verify", "--all"], ["deliver", "token", "result"]):
+        result = invoke(*words, *STORE)
+        assert (result.exit_code, result.stdout) == (6, "")
+        assert "there is no store agents.db" in result.stderr
+    assert not (folder / "agents.db").exists()
+
+
+def test_a_store_in_memory_is_nobody_elses(invoke: Invoke) -> None:
+    result = invoke("threads", "list", "--store", ":memory:")
+    assert result.exit_code == 6
+    assert "name a file" in result.stderr
+
+
+def test_a_store_must_be_named(invoke: Invoke) -> None:
+    result = invoke("threads", "list")
+    assert result.exit_code == 2
+    assert "--store" in result.stderr
+
+
+def test_threads_are_listed_the_last_updated_first(invoke: Invoke) -> None:
+    invoke("run", "one", "--thread", "first", "--model", "echo", *STORE)
+    invoke("run", "call ask", "--thread", "second", *MODEL, *STORE, "--no-wait")
+    heads, *rows = [line.split() for line in invoke("threads", "list", *STORE).stdout.splitlines()]
+    assert heads == ["THREAD", "STATE", "ITEMS", "INBOX", "UPDATED", "WAITS", "FOR", "TITLE"]
+    assert [row[:4] for row in rows] == [["second", "waiting", "2", "0"], ["first", "idle", "2", "0"]]
+    assert rows[0][-1] == "ask"
+
+
+def test_a_list_can_be_bounded(invoke: Invoke) -> None:
+    for name in ("a", "b", "c"):
+        invoke("send", name, "hello", *STORE)
+    result = invoke("threads", "list", *STORE, "--limit", "2", "--json")
+    assert [json.loads(line)["thread_id"] for line in result.stdout.splitlines()] == ["c", "b"]
+    assert "There are more" in invoke("threads", "list", *STORE, "--limit", "2").stderr
+
+
+def test_a_thread_with_unread_messages_is_ready(invoke: Invoke) -> None:
+    invoke("send", "t", "hello", *STORE)
+    assert invoke("threads", "list", *STORE).stdout.splitlines()[1].split()[1] == "ready"
+    assert json.loads(invoke("threads", "show", "t", *STORE, "--json").stdout)["activity"] == "ready"
+
+
+def test_a_thread_shows_what_it_waits_for(invoke: Invoke) -> None:
+    invoke("run", "call ask", "--thread", "t", *MODEL, *STORE, "--no-wait", "--instructions", "Be kind.")
+    shown = invoke("threads", "show", "t", *STORE).stdout
+    assert "State    open, waiting\n" in shown
+    assert "Tools    add, ask\n" in shown
+    assert "Told     Be kind.\n" in shown
+    assert "open, deferred  ask {}" in shown
+
+
+def test_a_thread_shows_its_timers_and_sizes(invoke: Invoke) -> None:
+    invoke("run", 'call sleep {"seconds": 3600}', "--thread", "t", *MODEL, *STORE, "--no-wait")
+    record = json.loads(invoke("threads", "show", "t", *STORE, "--json").stdout)
+    assert [timer["purpose"] for timer in record["timers"]] == ["sleep"]
+    assert record["timers"][0]["due"] > record["updated"]
+    assert min(record["bytes"].values()) > 0
+    assert "Timer    sleep at " in invoke("threads", "show", "t", *STORE).stdout
+
+
+def test_a_history_is_shown_item_by_item(invoke: Invoke) -> None:
+    invoke("run", 'call add {"a": 1, "b": 2}', "--thread", "t", *MODEL, *STORE)
+    lines = invoke("threads", "history", "t", *STORE).stdout.splitlines()
+    assert [line.split(maxsplit=1)[0] for line in lines] == ["1", "2", "3", "4"]
+    assert [line[7:29].strip() for line in lines] == ["user", "call add", "result add", "agent"]
+    assert [line[42:] for line in lines] == ['call add {"a": 1, "b": 2}', '{"a":1,"b":2}', "3", "It says: 3"]
+
+
+def test_the_last_items_of_a_history_can_be_had_alone(invoke: Invoke) -> None:
+    invoke("run", 'call add {"a": 1, "b": 2}', "--thread", "t", *MODEL, *STORE)
+    lines = invoke("threads", "history", "t", *STORE, "--last", "2").stdout.splitlines()
+    assert [line[7:29].strip() for line in lines] == ["result add", "agent"]
+
+
+def test_full_texts_are_whole_though_they_were_put_aside(invoke: Invoke) -> None:
+    text = "x" * 100_000 + "\nend"
+    invoke("run", "-", "--thread", "t", "--model", "echo", *STORE, stdin=text)
+    assert text in invoke("threads", "history", "t", *STORE, "--full").stdout
+    assert max(map(len, invoke("threads", "history", "t", *STORE).stdout.splitlines())) < 300
+
+
+def test_a_thread_is_found_by_the_beginning_of_its_id(invoke: Invoke) -> None:
+    invoke("run", "hello", "--model", "echo", *STORE)
+    name = json.loads(invoke("threads", "list", *STORE, "--json").stdout)["thread_id"]
+    for given in (name, name[:-4], name.removeprefix("thread_")[:12]):
+        assert f"Thread   {name}\n" in invoke("threads", "show", given, *STORE).stdout
+
+
+def test_a_beginning_that_several_share_is_refused(invoke: Invoke) -> None:
+    for name in ("build-1", "build-2", "build"):
+        invoke("send", name, "hello", *STORE)
+    result = invoke("threads", "show", "bui", *STORE)
+    assert result.exit_code == 1
+    assert "several threads begin with 'bui': build, build-1, build-2" in result.stderr
+    assert "Thread   build\n" in invoke("threads", "show", "build", *STORE).stdout
+
+
+@pytest.mark.parametrize("words", [("show",), ("history",), ("stop",), ("resume",)])
+def test_a_thread_that_is_not_there_is_said_not_to_be(words: tuple[str, ...], invoke: Invoke) -> None:
+    invoke("send", "t", "hello", *STORE)
+    result = invoke("threads", *words, "nobody", *STORE)
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "there is no thread 'nobody'" in result.stderr
+
+
+def test_the_threads_of_another_tenant_are_not_found(invoke: Invoke) -> None:
+    invoke("send", "t", "hello", *STORE, "--tenant", "ours")
+    assert invoke("threads", "show", "t", *STORE).exit_code == 1
+    assert invoke("threads", "show", "t", *STORE, "--tenant", "ours").exit_code == 0
+
+
+def test_a_thread_is_stopped_and_resumed_by_the_next_engine(invoke: Invoke) -> None:
+    invoke("run", "one", "--thread", "t", "--model", "echo", *STORE)
+    assert invoke("threads", "stop", "t", *STORE, "--reason", "enough").stdout.startswith("accepted: stop t.")
+    invoke("run", "other", "--thread", "other", "--model", "echo", *STORE)
+    assert json.loads(invoke("threads", "show", "t", *STORE, "--json").stdout)["status"] == "stopped"
+    assert "Reason   enough\n" in invoke("threads", "show", "t", *STORE).stdout
+    assert invoke("threads", "resume", "t", *STORE).exit_code == 0
+    invoke("run", "other", "--thread", "other", *STORE)
+    assert json.loads(invoke("threads", "show", "t", *STORE, "--json").stdout)["status"] == "open"
+
+
+def test_a_file_that_is_no_store_is_refused_and_left_alone(invoke: Invoke, folder: Path) -> None:
+    (folder / "agents.db").write_bytes(b"no store" * 1_000)
+    result = invoke("threads", "list", *STORE)
+    assert result.exit_code == 6
+    assert result.stderr.startswith("Error: ")
+    assert (folder / "agents.db").read_bytes() == b"no store" * 1_000
