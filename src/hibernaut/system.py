@@ -27,7 +27,7 @@ from hibernaut.ids import Ids, RandomIds
 from hibernaut.kernel.commit import NewThread
 from hibernaut.kernel.config import Authority, LaunchConfig, encode_config
 from hibernaut.kernel.head import Head, Status, decode_head, encode_head
-from hibernaut.kernel.limits import ThreadOptions
+from hibernaut.kernel.limits import ThreadOptions, check_options
 from hibernaut.kernel.receipt import Receipt, decode_receipt, verify_chain
 from hibernaut.messages.events import AgentEvent
 from hibernaut.messages.inputs import (
@@ -97,6 +97,8 @@ class AgentSystem:
         self._models, self._model = _models(model, models)
         self._store_given = store
         self._store: Store | None = None
+        if options is not None:
+            check_options(options)
         self._defaults = LaunchConfig(
             instructions=instructions,
             model=self._model,
@@ -404,6 +406,8 @@ class AgentSystem:
                 )
         if model is not None:
             self._models.resolve(model)
+        if options is not None:
+            check_options(options)
         return replace(
             defaults,
             instructions=defaults.instructions if instructions is None else instructions,

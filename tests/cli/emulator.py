@@ -3,7 +3,7 @@
 import re
 import unicodedata
 
-_SEQUENCE = re.compile(r"\x1b\[([0-9;]*)([A-Za-z])")
+_SEQUENCE = re.compile(r"\x1b\[(\??[0-9;]*)([A-Za-z])")
 
 
 class Emulator:
@@ -25,7 +25,8 @@ class Emulator:
         while place < len(text):
             sequence = _SEQUENCE.match(text, place)
             if sequence:
-                self._steer(sequence[2], int(sequence[1] or 1) if sequence[1].isdigit() or not sequence[1] else 0)
+                if not sequence[1].startswith("?"):  # modes change nothing that is seen
+                    self._steer(sequence[2], int(sequence[1] or 1))
                 place = sequence.end()
             else:
                 self._put(text[place])

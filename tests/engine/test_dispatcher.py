@@ -1,7 +1,6 @@
 """Calls: begun once, answered once, whatever their tool does and whatever happens meanwhile."""
 
 import asyncio
-import sys
 import threading
 from collections.abc import AsyncGenerator
 
@@ -270,7 +269,12 @@ def test_a_tool_has_its_own_time_limit() -> None:
 
 @pytest.mark.parametrize(
     "error",
-    [ValueError("bad"), ToolError("bad"), SystemExit("bad"), ExceptionGroup("both", [ValueError("bad"), KeyError("x")])],
+    [
+        ValueError("bad"),
+        ToolError("bad"),
+        SystemExit("bad"),
+        ExceptionGroup("both", [ValueError("bad"), KeyError("x")]),
+    ],
     ids=["exception", "tool-error", "exit", "group"],
 )
 def test_whatever_a_tool_raises_is_its_answer(error: BaseException) -> None:
@@ -337,5 +341,411 @@ def test_a21_the_user_is_answered_at_once_while_a_tool_hangs(inline: bool) -> No
             await agent.send("Are you there?")
             await pass_time(clock, INLINE_GRACE, LOOK_EVERY)
             await until_told(agent, f"result: {STILL_RUNNING}", "user: Are you there?", "says: I am here.")
+
+    run(scenario)
+
+
+def test_a_stopped_thread_cancels_its_inline_tool_too() -> None:
+    hung, ended, clock = asyncio.Event(), asyncio.Event(), ManualClock()
+
+    @tool(inline=True)
+    async def hang() -> str:
+        """Hang."""
+        hung.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+        return "never"
+
+    async def scenario() -> None:
+        async with system([call("hang")], hang, clock=clock) as it:
+            agent = await it.launch()
+            await agent.send("Go")
+            await hung.wait()
+            await agent.stop("enough")
+            await pass_time(clock, INLINE_GRACE, LOOK_EVERY)
+            await ended.wait()
+            assert (await agent.wait_idle()).status == "stopped"
+
+    run(scenario)
+
+
+def test_an_inline_tool_that_is_quick_is_not_cut_short_by_the_user() -> None:
+    begun, gate = asyncio.Event(), asyncio.Event()
+
+    @tool(inline=True)
+    async def compute() -> str:
+        """Compute."""
+        begun.set()
+        await gate.wait()
+        return "42"
+
+    def answer(request: ModelRequest) -> ScriptedTurn:
+        return call("compute") if len(request.transcript) == 1 else say(f"To {last_user_text(request)}: 42")
+
+    async def scenario() -> None:
+        async with system(answer, compute) as it:
+            agent = await it.launch()
+            await agent.send("this")
+            await begun.wait()
+            await agent.send("that")
+            await settle()
+            gate.set()
+            await agent.wait_idle()
+            assert (await story(agent))[2:] == ["result: 42", "user: that", "says: To that: 42"]
+
+    run(scenario)
+
+
+def test_an_operator_cancels_one_call_and_the_model_hears_of_it() -> None:
+    bench = Bench()
+    model = [works("a", "b"), say("I see.")]
+
+    async def scenario() -> None:
+        async with system(model, bench.work, options=ThreadOptions(parallel_calls=2)) as it:
+            agent = await it.launch()
+            await agent.send("Work")
+            await settle()
+            first, _ = (await agent.state()).calls
+            await agent.cancel(first.call_id, "too dear")
+            await settle()
+            bench.finish("b")
+            told = await until_told(agent, "result: b is done", "says: I see.")
+            assert told[3].startswith("error: Cancelled by an operator (too dear).")
+            assert bench.cancelled == ["a"]
+            await it.wait_idle()
+            assert await it.store.read_effects() == []
+
+    run(scenario)
+
+
+def test_functions_that_block_run_beside_each_other_and_hold_nothing_up() -> None:
+    together = threading.Barrier(20)
+
+    @tool
+    def meet(name: str) -> str:
+        """Meet all others."""
+        together.wait(10)
+        return f"{name} was there"
+
+    def answer(request: ModelRequest) -> ScriptedTurn:
+        return say("Met.") if len(request.transcript) > 1 else call("meet", name=request.thread_id)
+
+    async def scenario() -> None:
+        async with system(answer, meet) as it:
+            agents = [await it.launch(thread_id=f"t{number}") for number in range(20)]
+            for agent in agents:
+                await agent.send("Meet")
+            for agent in agents:
+                assert f"result: {agent.thread_id} was there" in await until_told(agent, "says: Met.")
+
+    run(scenario)
+
+
+def test_a_blocking_function_that_never_returns_does_not_keep_the_system_from_ending() -> None:
+    begun, never = threading.Event(), threading.Event()
+
+    @tool
+    def hang() -> str:
+        """Hang."""
+        begun.set()
+        never.wait()
+        return "never"
+
+    async def scenario() -> None:
+        async with system([call("hang")], hang) as it:
+            agent = await it.launch()
+            await agent.send("Go")
+            await asyncio.to_thread(begun.wait)
+
+    run(scenario)
+    never.set()
+
+
+# Deferred calls
+
+
+def test_a_deferred_call_is_answered_by_whoever_has_its_token_while_nobody_runs() -> None:
+    store, clock, tokens = MemoryStore(), ManualClock(), []
+
+    @tool
+    async def build(context: ToolContext) -> Deferred:
+        """Build."""
+        deferred = context.defer()
+        tokens.append(deferred.token)
+        return deferred
+
+    async def scenario() -> None:
+        async with system([call("build")], build, store=store, clock=clock) as it:
+            agent = await it.launch(thread_id="t")
+            await agent.send("Build")
+            await until_activity(agent, "waiting")
+        async with system([], store=store, clock=clock, run=False) as client:
+            await client.deliver(tokens[0], {"passed": 12, "failed": 0})
+            with pytest.raises(AlreadyAnswered):
+                await client.deliver(tokens[0], "again")
+            with pytest.raises(TokenRefused):
+                await client.deliver(tokens[0][:-1] + "x", "forged")
+        async with system([say("It builds.")], build, store=store, clock=clock) as it:
+            agent = await it.thread("t")
+            await agent.wait_idle()
+            assert (await story(agent))[2:] == ['result: {"passed":12,"failed":0}', "says: It builds."]
+            assert await store.read_effects() == []
+
+    run(scenario)
+
+
+def test_a_deferred_call_outlives_a_graceful_end_and_is_not_taken_for_one_that_died() -> None:
+    store, clock, tokens = MemoryStore(), ManualClock(), []
+
+    @tool
+    async def build(context: ToolContext) -> Deferred:
+        """Build."""
+        deferred = context.defer()
+        tokens.append(deferred.token)
+        return deferred
+
+    async def scenario() -> None:
+        for _ in range(3):
+            async with system([call("build"), say("Yes.")], build, store=store, clock=clock) as it:
+                agent = await it.launch(thread_id="t")
+                await agent.send("Build", message_id="m1")
+                await until_activity(agent, "waiting")
+                await it.wait_idle()
+                assert await story(agent) == ["user: Build", "calls: build {}"]
+            clock.advance(MINUTE)
+        assert len(tokens) == 1
+
+    run(scenario)
+
+
+# What comes back
+
+
+def test_c22_a_long_result_keeps_its_head_and_its_tail_and_the_whole_in_a_blob() -> None:
+    whole = "ok\n" * 200_000 + "FAILED (exit status 1)"
+
+    @tool
+    async def test_all() -> str:
+        """Test."""
+        return whole
+
+    async def scenario() -> None:
+        async with system([call("test_all"), say("It failed.")], test_all) as it:
+            agent = await it.launch()
+            await agent.send("Test")
+            await agent.wait_idle()
+            (result,) = [item for item in await agent.history() if isinstance(item, ResultItem)]
+            (part,) = result.content
+            assert isinstance(part, Excerpt)
+            assert part.text.startswith("ok\n")
+            assert part.text.endswith("FAILED (exit status 1)")
+            assert len(part.text) < 20_000
+            assert await it.store.read_blob(part.blob) == whole.encode()
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    "value, shown",
+    [
+        ("x" * 5_000_000, "xxx"),
+        ("a\ud800b\x00", "a\ufffdb\u2400"),
+        (b"caf\xe9", "caf\ufffd"),
+        (object(), "The tool ran, but its result, a object, cannot be written as text"),
+        (None, "Done."),
+        ("", "(empty)"),
+    ],
+    ids=["5 MB", "surrogate", "bytes", "object", "none", "empty"],
+)
+def test_c23_whatever_a_tool_returns_is_kept_or_refused_and_the_thread_goes_on(value: object, shown: str) -> None:
+    @tool
+    async def work() -> object:
+        """Work."""
+        return value
+
+    model = ScriptedModel([call("work"), say("I see.")])
+
+    async def scenario() -> None:
+        async with system(model, work) as it:
+            agent = await it.launch()
+            await agent.send("Work")
+            await until_told(agent, "says: I see.")
+            (result,) = [item for item in model.requests[-1].transcript if isinstance(item, ResultItem)]
+            assert plain_text(result.content).startswith(shown)
+            assert len(plain_text(result.content)) < 20_000
+            assert await it.verify(agent.thread_id) > 0
+
+    run(scenario)
+
+
+# Subscriptions
+
+
+class Ticker:
+    """A subscription whose values come when the test says so."""
+
+    def __init__(self) -> None:
+        self.values: asyncio.Queue[object] = asyncio.Queue()
+        self.ended = 0
+
+        @tool
+        async def watch() -> AsyncGenerator[object, None]:
+            """Watch."""
+            try:
+                while (value := await self.values.get()) is not None:
+                    if isinstance(value, BaseException):
+                        raise value
+                    yield value
+            finally:
+                self.ended += 1
+
+        self.watch = watch
+
+    def tell(self, *values: object) -> None:
+        for value in values:
+            self.values.put_nowait(value)
+
+
+def test_a_subscription_confirms_and_then_brings_events_until_it_ends() -> None:
+    async def scenario() -> None:
+        ticker = Ticker()
+        model = [call("watch"), say("I am watching."), say("One."), say("Two."), say("Over.")]
+        async with system(model, ticker.watch) as it:
+            agent = await it.launch()
+            await agent.send("Watch")
+            ticker.tell("subscribed")
+            await until_told(agent, "says: I am watching.")
+            assert (await agent.state()).activity == "idle"
+            ticker.tell("first")
+            await until_told(agent, "says: One.")
+            ticker.tell("second")
+            await until_told(agent, "says: Two.")
+            ticker.tell(None)
+            told = await until_told(agent, "says: Over.")
+            assert told[2:] == [
+                "result: subscribed",
+                "says: I am watching.",
+                "event: watch first",
+                "says: One.",
+                "event: watch second",
+                "says: Two.",
+                "event: watch The subscription has ended. [final]",
+                "says: Over.",
+            ]
+            await it.wait_idle()
+            assert (await agent.state()).calls == ()
+            assert await it.store.read_effects() == []
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("values", "answer"),
+    [
+        ([None], "result: The subscription has ended."),
+        ([ValueError("no such feed")], "error: Error: ValueError: no such feed"),
+    ],
+    ids=["nothing", "error"],
+)
+def test_a_subscription_that_never_begins_is_answered(values: list[object], answer: str) -> None:
+    async def scenario() -> None:
+        ticker = Ticker()
+        async with system([call("watch"), say("Oh.")], ticker.watch) as it:
+            agent = await it.launch()
+            await agent.send("Watch")
+            ticker.tell(value)
+            assert (await until_told(agent, "says: Oh."))[2] == answer
+            await it.wait_idle()
+            assert (await agent.state()).calls == ()
+            assert await it.store.read_effects() == []
+
+    run(scenario)
+
+
+def test_a_subscription_that_fails_later_says_so_with_its_last_event() -> None:
+    async def scenario() -> None:
+        ticker = Ticker()
+        async with system([call("watch"), say("I am watching."), say("Oh.")], ticker.watch) as it:
+            agent = await it.launch()
+            await agent.send("Watch")
+            ticker.tell("subscribed")
+            await until_told(agent, "says: I am watching.")
+            ticker.tell(ConnectionError("gone"))
+            await until_told(agent, "event: watch Error: ConnectionError: gone [final]", "says: Oh.")
+
+    run(scenario)
+
+
+def test_an_event_waits_for_an_open_call_but_not_for_long() -> None:
+    clock = ManualClock()
+
+    async def scenario() -> None:
+        ticker, bench = Ticker(), Bench()
+        model = [call("watch"), works("a"), say("Seen."), say("And done.")]
+        async with system(model, ticker.watch, bench.work, clock=clock) as it:
+            agent = await it.launch()
+            await agent.send("Watch and work")
+            ticker.tell("subscribed")
+            await until_told(agent, 'calls: work {"name":"a"}')
+            ticker.tell("news")
+            await pass_time(clock, 4 * SECOND)
+            assert (await story(agent))[-1] == 'calls: work {"name":"a"}'
+            await pass_time(clock, 2 * SECOND)
+            await until_told(agent, f"result: {STILL_RUNNING}", "event: watch news", "says: Seen.")
+            bench.finish("a")
+            await until_told(agent, "late_result: work a is done", "says: And done.")
+
+    run(scenario)
+
+
+def test_events_with_a_thread_of_their_own_are_shown_in_this_one_for_now() -> None:
+    @tool(events="threaded")
+    async def watch() -> AsyncGenerator[str, None]:
+        """Watch."""
+        yield "subscribed"
+        yield "news"
+
+    async def scenario() -> None:
+        async with system([call("watch"), say("Watching."), say("News.")], watch) as it:
+            agent = await it.launch()
+            await agent.send("Watch")
+            await agent.wait_idle()
+            assert any(line.startswith("event: watch news") for line in await story(agent))
+
+    run(scenario)
+
+
+def test_a_cancelled_subscription_ends_its_generator() -> None:
+    async def scenario() -> None:
+        ticker = Ticker()
+        async with system([call("watch"), say("Watching."), say("It is over.")], ticker.watch) as it:
+            agent = await it.launch()
+            await agent.send("Watch")
+            ticker.tell("subscribed")
+            await until_told(agent, "says: Watching.")
+            (watching,) = (await agent.state()).calls
+            await agent.cancel(watching.call_id)
+            await until_told(agent, "says: It is over.")
+            await it.wait_idle()
+            assert ticker.ended == 1
+            assert await it.store.read_effects() == []
+
+    run(scenario)
+
+
+def test_a_subscription_of_a_closed_thread_ends() -> None:
+    async def scenario() -> None:
+        ticker = Ticker()
+        async with system([call("watch"), say("Watching.")], ticker.watch) as it:
+            agent = await it.launch()
+            await agent.send("Watch")
+            ticker.tell("subscribed")
+            await until_told(agent, "says: Watching.")
+            await agent.close("done")
+            await it.wait_idle()
+            assert ticker.ended == 1
+            assert await it.store.read_effects() == []
 
     run(scenario)

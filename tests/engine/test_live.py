@@ -11,13 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hibernaut.errors import MalformedInput, StoreFull
+from hibernaut.kernel.limits import ThreadOptions
 from hibernaut.messages.events import (
     AgentEvent,
-    CompletionStarted,
     TextChunk,
     ThinkingChunk,
     ToolProgress,
-    ToolResult,
     TurnDiscarded,
 )
 from hibernaut.messages.stream import (
@@ -30,10 +29,9 @@ from hibernaut.messages.stream import (
     TextDelta,
     ThinkingDelta,
 )
-from hibernaut.kernel.limits import ThreadOptions
 from hibernaut.models.errors import ConnectionLost
 from hibernaut.models.protocol import ModelInfo, ModelRequest
-from hibernaut.models.scripted import ScriptedModel, call, fail, pieces, say, think, turn
+from hibernaut.models.scripted import ScriptedModel, call, fail, say, turn
 from hibernaut.stores.memory import MemoryStore
 from hibernaut.stores.protocol import DEAD_AFTER
 from hibernaut.system import AgentSystem, ThreadHandle
@@ -61,6 +59,9 @@ class Watcher:
     @property
     def cursor(self) -> str:
         return self.events[-1].cursor if self.events else ""
+
+    def texts(self) -> list[str]:
+        return [event.text for event in self.events if isinstance(event, TextChunk)]
 
     def attach(self, agent: ThreadHandle | None = None) -> None:
         self._agent = agent or self._agent
@@ -169,13 +170,17 @@ def test_a_watcher_comes_back_in_the_middle_of_a_turn() -> None:
             await gates[1].reached()
             watcher.attach()
             await settle()
-            assert [event.text for event in watcher.events if isinstance(event, TextChunk)] == ["One ", "two "]
+            assert watcher.texts() == ["One ", "two "]
             await watcher.detach()
             gates[1].open()
             await agent.wait_idle()
             watcher.attach()
             await settle()
-            assert [event.text for event in watcher.events if isinstance(event, TextChunk)] == ["One ", "two ", "three."]
+            assert [event.text for event in watcher.events if isinstance(event, TextChunk)] == [
+                "One ",
+                "two ",
+                "three.",
+            ]
             assert retell(watcher.events) == await replay(agent)
             await watcher.detach()
 
@@ -269,7 +274,11 @@ def test_what_was_seen_of_a_turn_that_died_with_its_process_is_taken_back() -> N
             watcher.attach(agent)
             await agent.wait_idle()
             await settle()
-            assert retell(watcher.events) == await replay(agent) == ["user: Speak", "started", "says: I speak.", "finished"]
+            assert (
+                retell(watcher.events)
+                == await replay(agent)
+                == ["user: Speak", "started", "says: I speak.", "finished"]
+            )
             await watcher.detach()
 
     run(scenario)

@@ -371,7 +371,21 @@ def test_c55_a_thread_that_used_up_its_tokens_is_parked_before_it_asks_again() -
     thread.user("More")
     thread.run()
     assert thread.head.status == "parked"
-    assert thread.head.reason == "the token budget of 100 is used up (100 used)"
+    assert thread.head.reason.startswith("the token budget of 100 is used up (100 used in all)")
+
+
+def test_c55_resuming_a_thread_that_used_up_its_tokens_grants_as_many_again() -> None:
+    thread = asked(says("Yes.", usage=Usage(90, 10)), options=ThreadOptions(token_budget=100))
+    thread.user("More")
+    thread.run()
+    thread.put(Command("resume"))
+    thread.run(says("More.", usage=Usage(90, 9)))
+    assert (thread.head.status, thread.story()[-1]) == ("open", "A: More.")
+    thread.user("And more")
+    thread.run(says("Last.", usage=Usage(1, 1)))
+    thread.user("And more")
+    thread.run()
+    assert thread.head.status == "parked"
 
 
 def test_c55_a_thread_without_tokens_still_takes_what_its_calls_bring() -> None:

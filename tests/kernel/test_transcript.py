@@ -380,7 +380,7 @@ def test_text_that_the_user_cut_short_says_so() -> None:
 
 def test_an_event_is_shown_as_a_call_and_its_result() -> None:
     event = EventItem("e1", "t1", "build", '{"commit":"a"}', "passed")
-    pretended = '{"original_tool_name":"build","original_tool_call_id":"t1","original_args":"{\\"commit\\":\\"a\\"}"}'
+    pretended = '{"original_tool_name":"build","original_tool_call_id":"t1","original_args":{"commit":"a"}}'
     assert shown([HELLO, event]) == [HELLO, CallItem("e1", EVENT_TOOL, pretended), ResultItem("e1", "passed")]
 
 

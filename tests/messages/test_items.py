@@ -42,8 +42,8 @@ GOLDEN: list[tuple[Item, str]] = [
         "95a174a663616c6c5f619194a178ab68656164e280a67461696cc4010863c3a25b5d",
     ),
     (
-        EventItem("call_e", "call_a", "watch", "{}", "a push", "report", final=True),
-        "98a165a663616c6c5f65a663616c6c5f61a57761746368a27b7da6612070757368a67265706f7274c3",
+        EventItem("call_e", "call_a", "watch", "{}", "a push", "report", final=True, is_error=True, display="[]"),
+        "9aa165a663616c6c5f65a663616c6c5f61a57761746368a27b7da6612070757368a67265706f7274c3c3a25b5d",
     ),
     (SummaryItem("So far.", 12), "93a173a7536f206661722e0c"),
     (NoticeItem("retry", "overloaded"), "93a16ea57265747279aa6f7665726c6f61646564"),
@@ -63,7 +63,7 @@ items = st.one_of(
     st.builds(ReasoningItem, ids, st.binary(), st.text()),
     st.builds(CallItem, ids, ids, ids, ids, st.binary()),
     st.builds(ResultItem, ids, contents, st.booleans(), ids),
-    st.builds(EventItem, ids, ids, ids, ids, contents, ids, st.booleans()),
+    st.builds(EventItem, ids, ids, ids, ids, contents, ids, st.booleans(), st.booleans(), ids),
     st.builds(SummaryItem, st.text(), st.integers(0, 2**40)),
     st.builds(NoticeItem, ids, st.text()),
 )

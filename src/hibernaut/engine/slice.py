@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import suppress
 
 import msgspec
 from msgspec.structs import replace
@@ -243,6 +244,7 @@ class SliceRunner:
             if turn.reason == "refused":
                 raise Refused(buffer.visible() or "the model declined to answer")
         except (ModelError, ConfigurationError) as error:
+            draft.now = self._clock.now()
             retryable, wait = (error.retryable, error.retry_after) if isinstance(error, ModelError) else (False, 0)
             fold_failure(draft, Failure(error.code, str(error), retryable, wait))
             one.asked = asked
@@ -270,9 +272,11 @@ class SliceRunner:
                 if feed.observers:
                     feed.moved(thread_id)
             whole = True
-        except asyncio.CancelledError:
+        except asyncio.CancelledError as error:
             if not stream.was_stopped():
-                raise
+                if is_asked_to_end():
+                    raise
+                raise ConnectionLost("the provider cancelled the stream") from error
         except TimeoutError as error:
             raise ConnectionLost(f"the provider gave up: {str(error) or 'it took too long'}") from error
         finally:

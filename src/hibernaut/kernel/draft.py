@@ -185,12 +185,23 @@ class Draft:
 
     # Events
 
-    def inject(self, call: Call, content: Content, source: str, *, final: bool = False) -> None:
+    def inject(
+        self,
+        call: Call,
+        content: Content,
+        source: str,
+        *,
+        final: bool = False,
+        is_error: bool = False,
+        display: str = "",
+    ) -> None:
         """Put an event about a call into the history."""
         head = self.head
         name = call_id(head.salt, head.version + 1, EVENT_POSITIONS + self.events)
         self.events += 1
-        self.items.append(EventItem(name, call.id, call.tool, call.arguments, content, source, final))
+        self.items.append(
+            EventItem(name, call.id, call.tool, call.arguments, content, source, final, is_error, display)
+        )
         head.owes = True
 
     def tell_later(self, call: Call, content: str) -> None:

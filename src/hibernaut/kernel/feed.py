@@ -86,6 +86,8 @@ def event_of(thread_id: str, item: Item) -> AgentEvent | None:
                 content=item.content,
                 source=item.source,
                 final=item.final,
+                is_error=item.is_error,
+                display=item.display,
             )
         case SummaryItem():
             return Summarized(thread_id=thread_id, text=item.text, covers=item.covers)

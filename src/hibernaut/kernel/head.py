@@ -101,6 +101,8 @@ class Head(msgspec.Struct, omit_defaults=True):
     """Model chosen after the launch; "": the one of the launch configuration."""
     usage: Usage = Usage()
     """Tokens used so far."""
+    granted: int = 0
+    """Tokens that had been used when somebody last let the thread go on: its budget counts from there."""
     items: int = 0
     """Items of its own history so far."""
     history: bytes = b""

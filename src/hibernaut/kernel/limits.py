@@ -4,6 +4,8 @@ from typing import Literal
 
 import msgspec
 
+from hibernaut.errors import ConfigurationError
+
 
 class ThreadOptions(msgspec.Struct, frozen=True, omit_defaults=True):
     """How a thread behaves. Part of its launch configuration, so it survives restarts."""
@@ -30,13 +32,30 @@ class ThreadOptions(msgspec.Struct, frozen=True, omit_defaults=True):
     """Times in a row an answer cut by the output limit is continued."""
 
     token_budget: int = 0
-    """Tokens (input and output) that the thread may use before it is parked; 0: no bound."""
+    """Tokens (input and output) that the thread may use before it is parked; resuming grants it anew. 0: no bound."""
 
     max_calls_per_turn: int = 64
     """Calls of one turn; those above it are answered with a refusal."""
 
     call_deadline: int = 0
     """Milliseconds after which an open call is answered as timed out, unless its tool says otherwise; 0: never."""
+
+
+_LEAST = {"parallel_calls": 1, "max_attempts": 1, "max_rounds": 1, "max_repeats": 1, "max_calls_per_turn": 1}
+
+
+def check_options(options: ThreadOptions) -> None:
+    """Check that options can be lived with.
+
+    Raises:
+        ConfigurationError: naming the first that cannot.
+    """
+    for name in options.__struct_fields__:
+        value = getattr(options, name)
+        if isinstance(value, int) and value < (least := _LEAST.get(name, 0)):
+            raise ConfigurationError(f"option {name} is {value}; it must be at least {least}")
+    if options.on_user_text not in ("detach", "cancel"):
+        raise ConfigurationError(f'option on_user_text is {options.on_user_text!r}; it is "detach" or "cancel"')
 
 
 BACKOFF_FIRST = 1_000

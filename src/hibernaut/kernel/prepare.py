@@ -62,6 +62,7 @@ def _resume(draft: Draft) -> None:
     head.status, head.reason = "open", ""
     head.repeats = head.continuations = 0
     head.repeated = b""
+    head.granted = _used(head)
     draft.forget_failures()
 
 
@@ -157,7 +158,7 @@ def _result(draft: Draft, content: ToolResult, arrived: Delivered) -> Dispositio
             return None
         _wake(draft)
         draft.drop_timer(call)
-        draft.inject(call, content.content, "late_result")
+        draft.inject(call, content.content, "late_result", is_error=content.is_error, display=content.display)
         if content.subscription and not content.is_error and call.state == "detached":
             call.state = "subscribed"
         elif arrived.message_id != word_of(call):
@@ -202,7 +203,7 @@ def _timer(draft: Draft, content: Timer, arrived: Delivered) -> Disposition | No
     expired = f"Timed out: no result within {_duration(call.deadline)}. It may still happen."
     if call.state == "detached":
         _wake(draft)
-        draft.inject(call, expired, "late_result")
+        draft.inject(call, expired, "late_result", is_error=True)
         draft.forget_work(call, "expired")
     elif content.purpose == "sleep":
         draft.answer(call, _slept(draft.now - content.due))
@@ -310,9 +311,13 @@ def _forget(draft: Draft, call: Call) -> None:
 
 def _check_budget(draft: Draft) -> None:
     head, budget = draft.head, draft.options.token_budget
-    used = head.usage.input + head.usage.output
-    if budget and used >= budget and draft.wants_completion:
-        draft.park(f"the token budget of {budget:,} is used up ({used:,} used)")
+    used = _used(head)
+    if budget and used - head.granted >= budget and draft.wants_completion:
+        draft.park(f"the token budget of {budget:,} is used up ({used:,} used in all); resuming grants as much again")
+
+
+def _used(head: Head) -> int:
+    return head.usage.input + head.usage.output
 
 
 def _slept(late: int) -> str:

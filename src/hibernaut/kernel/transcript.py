@@ -11,6 +11,8 @@ only pays for what is new.
 from collections import deque
 from collections.abc import Iterable
 
+import msgspec
+
 from hibernaut.codec import to_json
 from hibernaut.messages.items import (
     EVENT_TOOL,
@@ -140,7 +142,10 @@ class Transcript:
         call, result = as_call(event)
         if call.id in self._ids:
             call_id = self._fresh(call.id)
-            call, result = CallItem(call_id, call.name, call.arguments), ResultItem(call_id, result.content)
+            call, result = (
+                CallItem(call_id, call.name, call.arguments),
+                ResultItem(call_id, result.content, result.is_error),
+            )
         self._turn_ends()
         self._model_says(call)
         self._ids.add(call.id)
@@ -182,10 +187,18 @@ def as_call(event: EventItem) -> tuple[CallItem, ResultItem]:
         {
             "original_tool_name": event.tool,
             "original_tool_call_id": event.call_id,
-            "original_args": event.arguments,
+            "original_args": _as_object(event.arguments),
         }
     )
-    return CallItem(event.id, EVENT_TOOL, arguments), ResultItem(event.id, _filled(event.content))
+    return CallItem(event.id, EVENT_TOOL, arguments), ResultItem(event.id, _filled(event.content), event.is_error)
+
+
+def _as_object(arguments: str) -> object:
+    """Return arguments as the object they are; those of a call that ended long ago may be an excerpt only."""
+    try:
+        return msgspec.json.decode(arguments)
+    except msgspec.DecodeError:
+        return arguments
 
 
 def _filled(content: Content) -> Content:

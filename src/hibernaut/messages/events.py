@@ -101,6 +101,8 @@ class SubscriptionEvent(AgentEvent, frozen=True, kw_only=True):
     content: Content
     source: str
     final: bool = False
+    is_error: bool = False
+    display: str = ""
 
 
 class Summarized(AgentEvent, frozen=True, kw_only=True):

@@ -84,6 +84,8 @@ class EventItem(_Item, frozen=True, tag="e"):
     content: Content
     source: str = "event"
     final: bool = False
+    is_error: bool = False
+    display: str = ""
 
 
 class SummaryItem(_Item, frozen=True, tag="s"):
