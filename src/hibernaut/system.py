@@ -238,12 +238,18 @@ class AgentSystem:
 
         Raises:
             ConfigurationError: a tool or model of that name does not exist.
+            UnknownThread: the thread is another tenant's.
+            ThreadClosed: the thread exists and takes no message any more.
+            MalformedInput: the message is blank. TooLarge.
         """
         config = self._config(instructions, model, tools, options, authority, user)
         name = thread_id or self._ids.new("thread")
         thread = self._new_thread(name, config, metadata)
+        if thread_id is not None and await self.store.read_head(name) is not None:
+            await self.row(name)
         messages = [await self.user_message(name, message, None, user, None)] if message is not None else []
-        await self.store.create([thread], messages, self._clock.now())
+        for outcome in await self.store.create([thread], messages, self._clock.now()):
+            _refuse(outcome, name)
         return await self.thread(name)
 
     async def thread(self, thread_id: str) -> "ThreadHandle":

@@ -36,7 +36,7 @@ def forge(folder: Path) -> None:
         if "page" not in columns:
             continue
         for row, page in connection.execute(f"SELECT rowid, page FROM {table}").fetchall():
-            if b"It says" in page:
+            if isinstance(page, bytes) and b"It says" in page:
                 connection.execute(f"UPDATE {table} SET page = ? WHERE rowid = ?", (page.replace(b"It", b"He"), row))
     connection.close()
 

@@ -12,7 +12,7 @@ from msgspec.structs import asdict, replace
 
 from hibernaut.engine.dispatcher import UNKNOWN_EFFECT
 from hibernaut.errors import StoreBusy
-from hibernaut.kernel.receipt import Receipt, decode_receipt, verify_chain
+from hibernaut.kernel.receipt import Receipt, TurnCommit, decode_receipt, verify_chain
 from hibernaut.messages.items import CallItem, EventItem, Item, ResultItem, TextItem, decode_page
 from hibernaut.stores.memory import MemoryStore
 from hibernaut.stores.protocol import DEAD_AFTER, LogRow, Store
@@ -192,7 +192,7 @@ def _facts(course: Course) -> dict[str, object]:
         "calls": [name for receipt in receipts for name in receipt.calls],
         "dispatched": [name for receipt in receipts for name in receipt.dispatched],
         "settled": sorted(name for receipt in receipts for name in receipt.settled),
-        "turns": [(receipt.turn, receipt.usage) for receipt in receipts if receipt.turn != "none"],
+        "turns": [(receipt.turn, receipt.usage) for receipt in receipts if receipt.turn is not TurnCommit.NONE],
     }
 
 

@@ -4,9 +4,11 @@ import os
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 COMMAND = [sys.executable, "-m", "hibernaut.cli"]
 
@@ -99,6 +101,13 @@ class Command:
         return self.process.returncode, output, errors
 
 
+def until_there(path: Path, process: subprocess.Popen[Any]) -> None:
+    """Return when a process has made a file."""
+    while not path.exists():
+        assert process.poll() is None, "it ended before"
+        time.sleep(0.01)
+
+
 @contextmanager
 def running(folder: Path, *words: str, **more: str) -> Iterator[Command]:
     """Run a command beside the test; it is killed when the test is through with it."""
@@ -121,6 +130,12 @@ def serving(folder: Path, *words: str) -> Iterator[Command]:
 def done(folder: Path, *words: str, stdin: bytes = b"", **more: str) -> tuple[int, str, str]:
     """Run a command to its end; return the exit code, the output and the errors."""
     result = subprocess.run(
-        [*COMMAND, *words], cwd=folder, env=environment(**more), input=stdin, capture_output=True, timeout=PATIENCE
+        [*COMMAND, *words],
+        cwd=folder,
+        env=environment(**more),
+        input=stdin,
+        capture_output=True,
+        timeout=PATIENCE,
+        check=False,
     )
     return result.returncode, result.stdout.decode(), result.stderr.decode()

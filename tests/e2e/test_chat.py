@@ -1,5 +1,6 @@
 """A conversation on a real terminal, seen as a person sees it, and one that comes through a pipe."""
 
+import asyncio
 import codecs
 import fcntl
 import os
@@ -13,8 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from hibernaut import AgentSystem
+from hibernaut.models.echo import EchoModel
 from tests.cli.emulator import Emulator
-from tests.e2e.processes import AGENT, COMMAND, PATIENCE, done, environment
+from tests.e2e.processes import AGENT, COMMAND, PATIENCE, done, environment, until_there
 
 MODEL = ("--model", "agent.py:model", "--tools", "agent.py")
 COLUMNS = 60
@@ -133,8 +136,7 @@ def test_calls_and_results_of_others_are_shown_while_the_user_types(folder: Path
         talk.see("> call ask", "→ ask", ">")
         talk.press("half a sen")
         talk.see("→ ask", "> half a sen")
-        while not (folder / "token").exists():
-            assert talk.process.poll() is None
+        until_there(folder / "token", talk.process)
         done(folder, "deliver", (folder / "token").read_text(encoding="utf-8"), "it passed")
         talk.see("← ask: it passed", "It says: it passed", "> half a sen")
 
@@ -150,9 +152,16 @@ def test_what_others_say_in_the_thread_is_shown(folder: Path) -> None:
 
 def test_a_conversation_that_is_taken_up_again_shows_its_last_part(folder: Path) -> None:
     where = ("--store", "agents.db", "--thread", "t")
-    for number in range(30):
-        done(folder, "run", f"word {number}", *where, "--model", "echo")
-    with talking(folder, *where) as talk:
+
+    async def say_much() -> None:
+        async with AgentSystem(model=EchoModel(), store=folder / "agents.db") as system:
+            handle = await system.launch(thread_id="t")
+            for number in range(30):
+                await handle.send(f"word {number}")
+                await handle.wait_idle()
+
+    asyncio.run(say_much())
+    with talking(folder, *where, "--model", "echo") as talk:
         talk.see("> word 29", "You said: word 29", ">")
         assert "> word 10" not in talk.lines
         assert talk.lines[0].startswith("… what was before: hibernaut threads history t")
@@ -208,20 +217,14 @@ def test_lines_from_a_pipe_are_said_one_after_the_other(folder: Path) -> None:
 
 
 def test_a_text_that_is_refused_does_not_end_the_conversation(folder: Path) -> None:
-    done(folder, "send", "t", "hello")
-    done(folder, "run", "x", "--model", "echo")
-    code, output, _ = done(
-        folder,
-        "chat",
-        "--thread",
-        "u",
-        "--model",
-        "echo",
-        "--tenant",
-        "other",
-        "--store",
-        "agents.db",
-        stdin=b"one\ntwo\n",
-    )
+    async def close() -> None:
+        async with AgentSystem(model=EchoModel(), store=folder / "agents.db") as system:
+            handle = await system.launch(thread_id="t", message="hello")
+            await handle.wait_idle()
+            await handle.close()
+            await system.wait_idle()
+
+    asyncio.run(close())
+    code, output, _ = done(folder, "chat", "--thread", "t", "--model", "echo", stdin=b"one\ntwo\n")
     assert code == 0
-    assert output.count("You said") == 2
+    assert output.splitlines()[-2:] == ["Error: thread 't' is closed and takes no more input"] * 2

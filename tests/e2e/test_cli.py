@@ -1,16 +1,23 @@
 """The command with real processes: kills, signals, pipes, and several at once on one store."""
 
+import asyncio
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+import apsw
 import pytest
 
-from tests.e2e.processes import AGENT, COMMAND, PATIENCE, done, environment, running, serving
+from hibernaut.cli.running import opened
+from hibernaut.cli.starting import Setting
+from hibernaut.messages.items import Item, TextItem, UserItem
+from hibernaut.system import AgentSystem
+from tests.e2e.processes import AGENT, COMMAND, PATIENCE, done, environment, running, serving, until_there
 
 MODEL = ("--model", "agent.py:model", "--tools", "agent.py")
 
@@ -36,8 +43,7 @@ def test_what_was_accepted_is_answered_though_the_engine_was_killed_over_it(fold
     with serving(folder) as engine:
         code, output, _ = done(folder, "send", "t", "hello", "--id", "m1", *MODEL)
         assert (code, output) == (0, "accepted m1 (a new thread: t)\n")
-        while not (folder / "asked").exists():
-            assert engine.process.poll() is None
+        until_there(folder / "asked", engine.process)
         engine.process.send_signal(signal.SIGKILL)
         engine.process.wait(PATIENCE)
     (folder / "stalled").unlink()
@@ -67,8 +73,7 @@ def test_a_result_delivered_with_nobody_running_wakes_the_thread_of_the_next_eng
     with serving(folder) as engine:
         done(folder, "send", "t", "call ask", *MODEL)
         engine.read_until("→ ask")
-        while not (folder / "token").exists():
-            assert engine.process.poll() is None
+        until_there(folder / "token", engine.process)
         engine.process.kill()
     token = (folder / "token").read_text(encoding="utf-8")
     assert done(folder, "deliver", token, "-", stdin=b"it passed\n") == (0, "accepted\n", "")
@@ -80,21 +85,31 @@ def test_a_result_delivered_with_nobody_running_wakes_the_thread_of_the_next_eng
 
 
 def test_two_engines_on_one_store_answer_everything_once(folder: Path) -> None:
-    names = [f"t{number}" for number in range(12)]
+    setting = Setting(str(folder / "agents.db"), model=str(folder / "agent.py:model"))
+
+    async def say_twice(number: int, client: AgentSystem) -> list[Item]:
+        handle = await client.launch(thread_id=f"t{number}", message="hello")
+        await handle.wait_idle()
+        await handle.send("and bye")
+        await handle.wait_idle()
+        assert await client.verify(handle.thread_id) == 2
+        return await handle.history()
+
+    async def talk() -> list[list[Item]]:
+        async with opened(setting) as client:
+            return await asyncio.gather(*(say_twice(number, client) for number in range(50)))
+
     with serving(folder) as first, serving(folder) as second:
-        for name in names:
-            assert done(folder, "send", name, f"hello {name}", *MODEL)[0] == 0
-        for name in names:
-            code, output, _ = done(folder, "run", "and bye", "--thread", name, *MODEL)
-            assert code == 0
-            assert output.endswith("You said: and bye\n")
+        histories = asyncio.run(talk())
+        ends = []
         for engine in (first, second):
             engine.process.send_signal(signal.SIGTERM)
-            assert engine.end()[0] == 0
-    assert {name: texts(folder, name) for name in names} == {
-        name: [f"You said: hello {name}", "You said: and bye"] for name in names
-    }
-    assert done(folder, "verify", "--all")[:2] == (0, "verified: 24 receipts of 12 threads; 0 threads failed\n")
+            ends.append(engine.end())
+    expected = [UserItem("hello"), TextItem("You said: hello"), UserItem("and bye"), TextItem("You said: and bye")]
+    assert histories == [expected] * 50
+    assert [code for code, _, _ in ends] == [0, 0]
+    counts = [int(re.findall(r"stopped after (\d+) completions", output)[0]) for _, output, _ in ends]
+    assert sum(counts) == 100
 
 
 # Signals
@@ -113,8 +128,7 @@ def test_an_engine_that_is_asked_twice_stops_at_once_and_loses_nothing(folder: P
     (folder / "stalled").touch()
     with serving(folder) as engine:
         done(folder, "send", "t", "hello", *MODEL)
-        while not (folder / "asked").exists():
-            assert engine.process.poll() is None
+        until_there(folder / "asked", engine.process)
         engine.process.send_signal(signal.SIGINT)
         engine.read_until("stopping")
         code = press_until_it_ends(engine.process, signal.SIGINT)
@@ -137,8 +151,7 @@ def press_until_it_ends(process: subprocess.Popen[str], number: signal.Signals) 
 def test_an_interrupted_run_leaves_its_thread_as_it_is(folder: Path) -> None:
     (folder / "stalled").touch()
     with running(folder, "run", "hello", "--thread", "t", *MODEL) as command:
-        while not (folder / "asked").exists():
-            assert command.process.poll() is None
+        until_there(folder / "asked", command.process)
         command.process.send_signal(signal.SIGINT)
         code, _, errors = command.end()
     assert code == 130
@@ -153,8 +166,7 @@ def test_an_interrupted_run_leaves_its_thread_as_it_is(folder: Path) -> None:
 @pytest.mark.parametrize("store", ["agents.db", ":memory:"])
 def test_a_tool_that_never_returns_holds_up_nobody_who_wants_to_leave(store: str, folder: Path) -> None:
     with running(folder, "run", "call hang", "--store", store, *MODEL) as command:
-        while not (folder / "hangs").exists():
-            assert command.process.poll() is None
+        until_there(folder / "hangs", command.process)
         command.process.send_signal(signal.SIGINT)
         assert command.end()[0] == 130
 
@@ -162,8 +174,7 @@ def test_a_tool_that_never_returns_holds_up_nobody_who_wants_to_leave(store: str
 def test_a_tool_that_never_returns_does_not_keep_an_engine_from_stopping(folder: Path) -> None:
     with serving(folder) as engine:
         done(folder, "send", "t", "call hang", *MODEL)
-        while not (folder / "hangs").exists():
-            assert engine.process.poll() is None
+        until_there(folder / "hangs", engine.process)
         engine.process.send_signal(signal.SIGTERM)
         assert engine.end()[0] == 0
     with serving(folder) as engine:
@@ -193,7 +204,12 @@ def test_every_line_of_json_parses(folder: Path) -> None:
 
 def test_arguments_that_are_not_utf_8_are_taken(folder: Path) -> None:
     result = subprocess.run(
-        [*COMMAND, "run", b"caf\xe9", *MODEL], cwd=folder, env=environment(), capture_output=True, timeout=PATIENCE
+        [*COMMAND, "run", b"caf\xe9", *MODEL],
+        cwd=folder,
+        env=environment(),
+        capture_output=True,
+        timeout=PATIENCE,
+        check=True,
     )
     assert result.stdout.decode() == "You said: caf\ufffd\n"
 
@@ -276,8 +292,6 @@ def test_errors_of_users_are_told_in_a_line_without_a_traceback(
 
 
 def test_a_store_of_a_newer_format_is_refused(folder: Path) -> None:
-    import apsw
-
     done(folder, "send", "t", "hello")
     connection = apsw.Connection(str(folder / "agents.db"))
     connection.pragma("user_version", 9_999)

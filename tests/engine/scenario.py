@@ -2,8 +2,8 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from contextlib import asynccontextmanager, suppress
+from typing import Any, TypeVar, cast
 
 from hibernaut.errors import StoreError
 from hibernaut.kernel.head import Head, decode_head
@@ -38,7 +38,7 @@ from hibernaut.stores.memory import MemoryStore
 from hibernaut.stores.protocol import Store
 from hibernaut.system import AgentSystem, ThreadHandle
 from hibernaut.testing.clock import ManualClock
-from hibernaut.testing.faults import FaultyStore
+from hibernaut.testing.faults import FaultyStore, SimulatedCrash
 from hibernaut.tools.tool import AnyTool
 
 START = 1_700_000_000_000
@@ -88,26 +88,58 @@ def system(
 ) -> AgentSystem:
     """Make a system in memory, whose time stands still; a script makes a model that plays it on the same clock."""
     clock = clock or ManualClock()
-    if not hasattr(model, "stream"):
-        model = ScriptedModel(model, clock=clock)
-    return AgentSystem(model=model, tools=tools, store=store or MemoryStore(), clock=clock, **more)
+    played = cast("Model", model) if hasattr(model, "stream") else ScriptedModel(model, clock=clock)
+    return AgentSystem(model=played, tools=tools, store=store or MemoryStore(), clock=clock, **more)
+
+
+class MortalStore(FaultyStore):
+    """A store whose process can be killed at any moment."""
+
+    def __init__(self, inner: Store) -> None:
+        super().__init__(inner)
+        self.died = asyncio.Event()
+        self._fatal: tuple[str, int] = ("", 0)
+
+    def kill(self) -> None:
+        """Let nothing of the process reach the store from now on."""
+        self._dead = True
+        self.died.set()
+
+    def die_after(self, name: str, times: int = 1) -> None:
+        """Be killed when an operation has been performed that often from now on."""
+        self._fatal = (name, times)
+
+    async def _perform(self, name: str, operation: Callable[[], Awaitable[T]]) -> T:
+        result = await super()._perform(name, operation)
+        fatal, times = self._fatal
+        if name == fatal:
+            self._fatal = (fatal, times - 1)
+            if times == 1:
+                self.kill()
+                raise SimulatedCrash(f"killed after {name}")
+        return result
 
 
 @asynccontextmanager
-async def killed(it: AgentSystem) -> AsyncIterator[AgentSystem]:
-    """Run a system whose process is killed at the end of the block: nothing of it goes on, nothing is tidied up."""
-    runs = asyncio.Event()
+async def killed(
+    model: Model | Script, *tools: AnyTool | Callable[..., Any], store: Store, **more: Any
+) -> AsyncIterator[AgentSystem]:
+    """Run a system whose process is killed at the end of the block, if its `MortalStore` did not die before."""
+    mortal = store if isinstance(store, MortalStore) else MortalStore(store)
+    it, runs = system(model, *tools, store=mortal, **more), asyncio.Event()
 
     async def live() -> None:
-        async with it:
-            runs.set()
-            await asyncio.Event().wait()
+        with suppress(BaseExceptionGroup):
+            async with it:
+                runs.set()
+                await asyncio.Event().wait()
 
     life = asyncio.create_task(live())
+    await runs.wait()
     try:
-        await asyncio.wait([life, asyncio.create_task(runs.wait())], return_when=asyncio.FIRST_COMPLETED)
         yield it
     finally:
+        mortal.kill()
         life.cancel()
         await asyncio.wait([life])
 

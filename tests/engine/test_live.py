@@ -259,7 +259,7 @@ def test_what_was_seen_of_a_turn_that_died_with_its_process_is_taken_back() -> N
     store, clock, gate = MemoryStore(), ManualClock(), Gate()
 
     async def scenario() -> None:
-        async with killed(system(turn("I nearly ", gate, "said"), store=store, clock=clock)) as it:
+        async with killed(turn("I nearly ", gate, "said"), store=store, clock=clock) as it:
             agent = await it.launch(thread_id="t")
             watcher = Watcher(agent)
             watcher.attach()
@@ -321,14 +321,48 @@ class Hand:
             yield piece
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        [TextDelta("a"), ReasoningBlock("scripted", b"block"), TextDelta("  "), CallStarted(0, "note"), CallEnded(0)],
+        [TextDelta("a \ud83d"), TextDelta("\ude00 b"), CallStarted(0, "note"), CallEnded(0)],
+        [TextDelta("a\ud83d"), CallStarted(0, "note"), CallEnded(0)],
+        [TextDelta(" "), TextDelta("\n"), TextDelta("a"), TextDelta(" "), CallStarted(0, "note"), CallEnded(0)],
+        [TextDelta("a"), ThinkingDelta("hm"), TextDelta(" "), CallStarted(0, "note"), CallEnded(0)],
+        [TextDelta("a"), CallStarted(0, "note"), CallEnded(0), TextDelta("b"), TextDelta(" c")],
+        [TextDelta("a\x00\u2400"), TextDelta("\x00b"), CallStarted(0, "note"), CallEnded(0)],
+    ],
+    ids=["blank part", "cut character", "half character", "white space", "thought", "after a call", "marks"],
+)
+def test_what_is_shown_of_a_turn_is_what_is_stored_of_it_however_it_comes(body: list[StreamPiece]) -> None:
+    model = Hand()
+
+    async def scenario() -> None:
+        async with system(model, note) as it:
+            agent = await it.launch()
+            watcher = Watcher(agent)
+            watcher.attach()
+            await agent.send("Speak")
+            for piece in [*body, Finish(), TextDelta("Noted."), Finish()]:
+                await settle()
+                model.out.put_nowait(piece)
+            await agent.wait_idle()
+            await settle()
+            assert retell(watcher.events) == await replay(agent)
+            await watcher.detach()
+
+    run(scenario)
+
+
 def thoughts(events: Iterable[object]) -> list[str]:
     return [event.text for event in events if isinstance(event, ThinkingChunk | ThinkingDelta)]
 
 
-texts = st.text("ab \n\té\U0001f600", max_size=4)
+texts = st.text("ab \n\té\U0001f600\ud83d\ude00\x00\u2400", max_size=4)
 parts = st.one_of(
     st.lists(texts.map(TextDelta), min_size=1, max_size=3),
     st.integers().map(lambda number: [ThinkingDelta(f"Thought {number}"), ReasoningBlock("scripted", b"block")]),
+    st.just([ReasoningBlock("scripted", b"block", "\ud800")]),
     st.just([CallStarted(0, "note"), CallDelta(0, "{}"), CallEnded(0)]),
 )
 endings = st.sampled_from(["finish", "fail", "interrupt"])

@@ -110,6 +110,17 @@ def test_only_what_is_due_is_handed_over(open_store: StoreFactory) -> None:
     run(open_store, scenario)
 
 
+def test_a_thread_wakes_for_what_is_due_first_however_urgent_what_comes_later_is(open_store: StoreFactory) -> None:
+    async def scenario(store: Store) -> None:
+        await a_thread(store)
+        await store.put([user("later")], START, due=START + 500)
+        await store.put([event("now")], START)
+        assert await store.next_due(START) is None
+        assert names((await claim_one(store)).messages) == ["now"]
+
+    run(open_store, scenario)
+
+
 URGENCIES = [
     ("user", user("m", "user")),
     ("command", command("m", "command")),

@@ -112,7 +112,8 @@ _USED = examples(
 def hibernaut() -> None:
     """Run agents that wait: between two messages an agent is nothing but its stored conversation.
 
-    HIBERNAUT_STORE, HIBERNAUT_MODEL and HIBERNAUT_TENANT stand in for --store, --model and --tenant.
+    HIBERNAUT_STORE, HIBERNAUT_MODEL and HIBERNAUT_TENANT stand in for --store, --model and --tenant. With
+    HIBERNAUT_DEBUG=1 an error shows where it came from.
     """
 
 

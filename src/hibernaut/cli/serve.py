@@ -6,7 +6,7 @@ import signal
 import sys
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import click
@@ -130,8 +130,9 @@ class WatchedStore(SqliteStore):
 class Journal:
     """Prints what commits did, a line for each thing, and never more than a person could read."""
 
-    def __init__(self, *, quiet: bool) -> None:
+    def __init__(self, *, quiet: bool, seconds: Callable[[], float] = time.monotonic) -> None:
         self._quiet = quiet
+        self._seconds = seconds
         self._tools: dict[str, str] = {}
         self._recent: deque[float] = deque(maxlen=LINES_A_SECOND)
         self._left_out = 0
@@ -145,14 +146,14 @@ class Journal:
         """Print what a commit did."""
         if self._quiet:
             return
-        if len(self._recent) == LINES_A_SECOND and time.monotonic() - self._recent[0] < 1:
+        if len(self._recent) == LINES_A_SECOND and self._seconds() - self._recent[0] < 1:
             self._left_out += 1
             return
         if self._left_out:
             _tell(f"… {self._left_out:,} more commits, too many to be told one by one")
             self._left_out = 0
         for line in self._lines(commit):
-            self._recent.append(time.monotonic())
+            self._recent.append(self._seconds())
             _tell(f"{commit.thread_id}  {line}")
 
     def _lines(self, commit: SliceCommit) -> list[str]:

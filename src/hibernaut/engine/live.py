@@ -23,7 +23,7 @@ from hibernaut.messages.events import (
     TurnDiscarded,
 )
 from hibernaut.messages.items import Item, decode_page
-from hibernaut.messages.stream import CallStarted, StreamPiece, TextDelta, ThinkingDelta
+from hibernaut.messages.stream import CallStarted, ReasoningBlock, StreamPiece, TextDelta, ThinkingDelta
 from hibernaut.messages.text import clean
 from hibernaut.stores.protocol import Store
 
@@ -41,7 +41,18 @@ class LiveTurn:
     is what the model says after it.
     """
 
-    __slots__ = ("_blank", "_calling", "_items", "_read", "attempt", "entries", "pieces", "thread_id", "version")
+    __slots__ = (
+        "_calling",
+        "_held",
+        "_inside",
+        "_items",
+        "_read",
+        "attempt",
+        "entries",
+        "pieces",
+        "thread_id",
+        "version",
+    )
 
     def __init__(self, thread_id: str, version: int, attempt: int, items: Sequence[Item]) -> None:
         self.thread_id = thread_id
@@ -53,7 +64,8 @@ class LiveTurn:
         self._items = tuple(items)
         self._read = 0
         self._calling = False
-        self._blank = ""
+        self._inside = False
+        self._held = ""
 
     def catch_up(self) -> None:
         """Turn the pieces that came since the last look into entries."""
@@ -67,19 +79,24 @@ class LiveTurn:
 
     def _take(self, piece: StreamPiece) -> None:
         if isinstance(piece, ThinkingDelta):
-            self.entries.append(ThinkingChunk(thread_id=self.thread_id, text=piece.text))
-        elif not isinstance(piece, TextDelta):
-            self._blank = ""
-            self._calling |= isinstance(piece, CallStarted)
-        elif piece.text and not self._calling:
-            text = clean(piece.text)
-            if self._blank or not isinstance(self.entries[-1], TextChunk):
-                # A blank text is not stored, so white space waits for what follows it in the same part.
-                text, self._blank = self._blank + text, ""
-                if text.isspace():
-                    self._blank = text
-                    return
-            self.entries.append(TextChunk(thread_id=self.thread_id, text=text))
+            self.entries.append(ThinkingChunk(thread_id=self.thread_id, text=clean(piece.text)))
+        elif isinstance(piece, CallStarted):
+            self._calling = True
+        elif isinstance(piece, ReasoningBlock):
+            self._held, self._inside = "", False
+        elif isinstance(piece, TextDelta) and not self._calling:
+            self._say(self._held + piece.text)
+
+    def _say(self, text: str) -> None:
+        # A part that is blank is not stored, so white space waits for what follows it, and half a character for its half.
+        ready = text[:-1] if text and "\ud800" <= text[-1] <= "\udbff" else text
+        if not self._inside and (not ready or ready.isspace()):
+            self._held = text
+            return
+        self._held = text[len(ready) :]
+        if ready:
+            self._inside = True
+            self.entries.append(TextChunk(thread_id=self.thread_id, text=clean(ready)))
 
 
 class Observer:

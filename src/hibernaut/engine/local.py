@@ -235,6 +235,7 @@ class LocalEngine:
                 await self.engine.upkeep()
             except StoreError:
                 logger.exception("upkeep failed; trying again in %d s", UPKEEP_EVERY // 1_000)
+            self._wake.set()  # nobody says it when an engine that had threads has died
 
     async def _look_around(self) -> None:
         """Notice what other processes wrote, streams that stalled, and that there is nothing to do."""

@@ -97,9 +97,10 @@ def fold_turn(draft: Draft, turn: Turn, judge: CallJudge) -> None:
     for call in calls:
         if call.held is not None:
             draft.watch_repeats(call, call.held.content, is_error=call.held.is_error)
-    if head.status == "open":
-        draft.dispatch()
-    draft.release_results()
+    if calls:
+        if head.status == "open":
+            draft.dispatch()
+        draft.release_results()
     if turn.reason == "length" and not calls:
         _continue(draft, anything=bool(said))
     elif not said:

@@ -38,14 +38,19 @@ def prepare(head: Head, inputs: Sequence[Delivered], options: ThreadOptions, now
         return draft
     if head.status != "open" and any(_resumes(arrived) for arrived in inputs):
         _resume(draft)
-    pending, before = sorted(inputs, key=lambda arrived: _precedence(head, arrived)), len(inputs) + 1
-    while len(pending) < before:
-        pending, before = _take_all(draft, pending), len(pending)
+    if len(inputs) == 1 and _take(draft, inputs[0]):
+        pending: list[Delivered] = []
+    else:
+        pending, before = sorted(inputs, key=lambda arrived: _precedence(head, arrived)), len(inputs) + 1
+        while len(pending) < before:
+            pending, before = _take_all(draft, pending), len(pending)
     for arrived in pending:
         _leave(draft, arrived)
     if head.status == "open":
-        draft.dispatch()
-        _check_budget(draft)
+        if head.turn:
+            draft.dispatch()
+        if options.token_budget:
+            _check_budget(draft)
     return draft
 
 
@@ -120,7 +125,7 @@ def _take(draft: Draft, arrived: Delivered) -> bool:
 
 
 def _user_text(draft: Draft, content: UserText) -> Disposition:
-    for call in draft.turn_calls():
+    for call in draft.turn_calls() if draft.head.turn else ():
         if call.held is not None:
             continue
         if call.state == "queued":
@@ -312,7 +317,7 @@ def _forget(draft: Draft, call: Call) -> None:
 def _check_budget(draft: Draft) -> None:
     head, budget = draft.head, draft.options.token_budget
     used = _used(head)
-    if budget and used - head.granted >= budget and draft.wants_completion:
+    if used - head.granted >= budget and draft.wants_completion:
         draft.park(f"the token budget of {budget:,} is used up ({used:,} used in all); resuming grants as much again")
 
 

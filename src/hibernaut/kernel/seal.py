@@ -54,7 +54,7 @@ def seal(
             inputs=tuple([(name, int(disposition)) for name, disposition in draft.dispositions]),
             turn=asked.turn,
             calls=tuple(draft.calls),
-            owes=_owes(draft),
+            owes=_owes(draft) if draft.effects else (),
             settled=tuple(draft.settled),
             usage=asked.usage,
             model=asked.model,

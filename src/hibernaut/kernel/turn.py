@@ -81,10 +81,10 @@ class TurnBuffer:
                 call = self._calls.pop(piece.index)
                 call.complete, call.data = True, piece.data
         elif type(piece) is CallStarted:
-            self._begin(TurnCall(piece.name, piece.provider_id), piece.index)
+            self._begin(TurnCall(clean(piece.name), clean(piece.provider_id)), piece.index)
         elif type(piece) is ReasoningBlock:
             self._run = None
-            self._parts.append(piece)
+            self._parts.append(ReasoningBlock(piece.provider, piece.data, clean(piece.text)))
         elif type(piece) is Finish:
             self._run = None
             self.finish = piece

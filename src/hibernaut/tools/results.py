@@ -73,7 +73,7 @@ def fit(content: Content) -> tuple[Content, tuple[Blob, ...]]:
         MalformedInput: it has too many parts.
     """
     if isinstance(content, str):
-        text = clean(content)
+        text = clean(str.__str__(content))  # a subclass, such as an enum of texts, could not be stored
         if len(text) * 4 <= INLINE_CONTENT or (size := _utf8_size(text)) <= INLINE_CONTENT:
             return text, ()
         _check_size(size)
