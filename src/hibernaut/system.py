@@ -64,12 +64,14 @@ class AgentSystem:
     Args:
         model: the model of threads that do not name one: a `Model`, a `ModelSource`, or a name that `models` knows.
         models: where models are found by name; needed only when `model` is a name.
-        tools: functions decorated with `@tool` (or plain async functions).
+        tools: what agents may use that are launched without tools of their own: functions decorated with `@tool` (or
+            plain async functions). Without any and with `run=False`, agents get all tools of the process that runs them.
         store: a path (SQLite), ":memory:", or a `Store`. A store that is handed in is not closed.
         instructions: what agents are told that are launched without instructions of their own.
         options: how threads behave that are launched without options of their own.
         tenant: whose threads this system sees and makes.
         run: whether an engine runs here. Without one, this is a client of a store on which another process runs one.
+        only: the threads that the engine runs; others are left to other processes. All by default.
         max_slices: slices that run at the same time.
         clock, ids: where time and names come from; a test passes its own.
 
@@ -89,6 +91,7 @@ class AgentSystem:
         options: ThreadOptions | None = None,
         tenant: str = "",
         run: bool = True,
+        only: Sequence[str] | None = None,
         max_slices: int = 512,
         clock: Clock | None = None,
         ids: Ids | None = None,
@@ -102,12 +105,13 @@ class AgentSystem:
         self._defaults = LaunchConfig(
             instructions=instructions,
             model=self._model,
-            tools=tuple(self._tools),
+            tools=tuple(self._tools) if run or self._tools else None,
             tenant=tenant,
             options=options or ThreadOptions(),
         )
         self._run = run
         self._max_slices = max_slices
+        self._only = only
         self._clock = clock or SystemClock()
         self._ids = ids or RandomIds()
         self._stack = AsyncExitStack()
@@ -135,7 +139,14 @@ class AgentSystem:
             if self._run:
                 owner = this_owner(self._ids)
                 self._engine = LocalEngine(
-                    store, owner, self._tools, self._models, feed, self._clock, max_slices=self._max_slices
+                    store,
+                    owner,
+                    self._tools,
+                    self._models,
+                    feed,
+                    self._clock,
+                    max_slices=self._max_slices,
+                    only=self._only,
                 )
                 running = tasks.create_task(self._engine.run())
                 started = tasks.create_task(self._engine.started())

@@ -13,6 +13,7 @@ from hibernaut.engine.core import ADOPT_AT_ONCE
 from hibernaut.engine.dispatcher import UNKNOWN_EFFECT
 from hibernaut.errors import StoreBusy
 from hibernaut.kernel.limits import ThreadOptions
+from hibernaut.messages.inputs import InputMessage, ToolResult
 from hibernaut.models.protocol import ModelRequest
 from hibernaut.models.scripted import ScriptedModel, ScriptedTurn, call, last_user_text, say, turn
 from hibernaut.stores.memory import MemoryStore

@@ -166,6 +166,20 @@ def test_an_orphaned_effect_is_adopted_in_the_state_it_had(open_store: StoreFact
     run(open_store, scenario)
 
 
+def test_adoption_may_be_bound_to_certain_threads(open_store: StoreFactory) -> None:
+    async def scenario(store: Store) -> None:
+        await owe(store, "r1", "r2", thread_id="t1")
+        await owe(store, "r3", thread_id="t2")
+        now = START + DEAD_AFTER
+        assert await store.adopt_effects(BERT, now, 10, threads=["t3"]) == []
+        rows = await store.adopt_effects(BERT, now, 1, threads=["t1"])
+        rows += await store.adopt_effects(BERT, now, 10, threads=["t1"])
+        assert [row.effect.request_id for row in rows] == ["r1", "r2"]
+        assert [row.effect.request_id for row in await store.adopt_effects(BERT, now, 10)] == ["r3"]
+
+    run(open_store, scenario)
+
+
 def test_an_adopted_effect_is_adopted_again_only_when_its_new_engine_dies(open_store: StoreFactory) -> None:
     async def scenario(store: Store) -> None:
         await owe(store, "r1")

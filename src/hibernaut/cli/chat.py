@@ -21,6 +21,7 @@ from hibernaut.cli.starting import Setting, check_new, check_old, existing
 from hibernaut.cli.terminal import DIM, Output, Printed, is_styled
 from hibernaut.cli.tools import load_tools
 from hibernaut.errors import InputRefused
+from hibernaut.ids import RandomIds
 from hibernaut.messages.events import AgentEvent, Cursor, TextChunk
 from hibernaut.messages.parts import plain_text
 from hibernaut.messages.text import excerpt
@@ -73,14 +74,15 @@ def _write(text: str) -> None:
 
 async def _chat(setting: Setting, thread_id: str | None, output: Output) -> int:
     tools = load_tools(setting.tools)
-    async with opened(setting, tools=tools, run=True) as system:
+    name = thread_id or RandomIds().new("thread")
+    async with opened(setting, tools=tools, run=True, only=[name]) as system:
         handle = await existing(system, thread_id)
         if handle is None:
             check_new(setting)
             remarks = []
         else:
             remarks = await check_old(system, handle.thread_id, setting, tools)
-        conversation = Conversation(system, setting, handle, thread_id, output)
+        conversation = Conversation(system, setting, handle, name, output)
         with conversation.inputs():
             for remark in remarks:
                 output.line(f"note: {remark}", DIM)
@@ -97,7 +99,7 @@ class Conversation:
         system: AgentSystem,
         setting: Setting,
         handle: ThreadHandle | None,
-        thread_id: str | None,
+        thread_id: str,
         output: Output,
     ) -> None:
         self._system = system
@@ -184,11 +186,8 @@ class Conversation:
         if self._echoes:
             self._narrator.said(plain_text(fit(text)[0]))
         try:
-            if self._handle is None and self._thread_id is None:
-                self._handle = await self._system.launch(message=text)
-            elif self._handle is None:
-                await self._system.send(self._thread_id or "", text)
-                self._handle = await self._system.thread(self._thread_id or "")
+            if self._handle is None:
+                self._handle = await self._system.launch(thread_id=self._thread_id, message=text)
             else:
                 await self._handle.send(text)
         except InputRefused as error:

@@ -46,7 +46,11 @@ class Instructions(click.ParamType[str]):
 
 def stores(*, required: bool) -> Callable[[F], F]:
     """Add `--store`."""
-    where = "File that holds the threads." if required else "File that holds the threads; left out, they end with this command."
+    where = (
+        "File that holds the threads."
+        if required
+        else "File that holds the threads; left out, they end with this command."
+    )
     return click.option(
         "--store", envvar="HIBERNAUT_STORE", show_envvar=True, required=required, metavar="FILE", type=WORD, help=where
     )

@@ -15,6 +15,7 @@ from hibernaut.cli.starting import Setting, check_new, check_old, existing
 from hibernaut.cli.terminal import Printed
 from hibernaut.cli.times import moment
 from hibernaut.cli.tools import load_tools
+from hibernaut.ids import RandomIds
 from hibernaut.messages.events import Cursor
 from hibernaut.messages.parts import plain_text
 from hibernaut.state import ThreadState
@@ -94,7 +95,8 @@ def run(
 async def _run(task: Task) -> int:
     setting = task.setting
     tools = load_tools(setting.tools)
-    async with opened(setting, tools=tools, run=True) as system:
+    name = task.thread_id or RandomIds().new("thread")
+    async with opened(setting, tools=tools, run=True, only=[name]) as system:
         handle = await existing(system, task.thread_id)
         cursor = ""
         if handle is None:
@@ -104,7 +106,7 @@ async def _run(task: Task) -> int:
             for remark in await check_old(system, handle.thread_id, setting, tools):
                 _remark(f"note: {remark}")
         teller = JsonLines(sys.stdout) if task.as_json else _narrator(task.text)
-        handle = await _say(system, task)
+        handle = await _say(system, name, task)
         follower = Follower(handle, cursor, teller)
         try:
             async with asyncio.timeout(task.timeout):
@@ -125,11 +127,11 @@ def _narrator(text: str) -> Narrator:
     return narrator
 
 
-async def _say(system: AgentSystem, task: Task) -> ThreadHandle:
+async def _say(system: AgentSystem, name: str, task: Task) -> ThreadHandle:
     if task.thread_id is None:
-        return await system.launch(message=task.text)
-    await system.send(task.thread_id, task.text)
-    return await system.thread(task.thread_id)
+        return await system.launch(thread_id=name, message=task.text)
+    await system.send(name, task.text)
+    return await system.thread(name)
 
 
 def _leave(task: Task, teller: Teller, handle: ThreadHandle, why: str) -> None:

@@ -5,7 +5,7 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -53,9 +53,12 @@ async def opened(
     must_exist: bool = False,
     tools: Iterable[Given] = (),
     run: bool = False,
+    only: Sequence[str] | None = None,
     max_slices: int = MAX_SLICES,
 ) -> AsyncIterator[AgentSystem]:
     """Open an agent system on the setting's store, or on one that is open already.
+
+    With `only`, its engine runs these threads and leaves all others to whoever has their tools.
 
     Errors come out of it as they are, not in groups.
 
@@ -73,6 +76,7 @@ async def opened(
         instructions=setting.instructions,
         tenant=setting.tenant,
         run=run,
+        only=only,
         max_slices=max_slices,
     )
     try:

@@ -65,11 +65,11 @@ async def check_old(system: AgentSystem, thread_id: str, setting: Setting, tools
     elif setting.model and full_name(setting.model) != launch.model:
         remarks.append(f"the thread keeps the model it was launched with: {launch.model}")
     here = {tool.name if isinstance(tool, Tool) else tool.__name__ for tool in tools}
-    if missing := [name for name in launch.tools if name not in here]:
+    if missing := [name for name in launch.tools or () if name not in here]:
         remarks.append(
             f"the thread was launched with tools that are not here: {', '.join(missing)}; give them with --tools"
         )
-    if others := sorted(here.difference(launch.tools)):
+    if launch.tools is not None and (others := sorted(here.difference(launch.tools))):
         remarks.append(f"the thread was launched without these tools and does not get them: {', '.join(others)}")
     if setting.instructions and setting.instructions != launch.instructions:
         remarks.append("the thread keeps the instructions it was launched with")

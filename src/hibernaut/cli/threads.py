@@ -165,7 +165,7 @@ async def _show(setting: Setting, given: str, *, as_json: bool) -> None:
         ("Tenant", state.tenant),
         ("User", launch.user),
         ("Model", launch.model or "whatever the engine's default is"),
-        ("Tools", ", ".join(launch.tools)),
+        ("Tools", "whatever the engine has" if launch.tools is None else ", ".join(launch.tools)),
         ("Told", shorten(launch.instructions, LONGEST_EXCERPT)),
         ("Made", f"{moment(state.created)} ({ago(state.created, now)})"),
         ("Updated", f"{moment(state.updated)} ({ago(state.updated, now)})"),

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from hibernaut.clock import Clock
 from hibernaut.engine.dispatcher import Dispatcher
@@ -38,6 +38,7 @@ class Engine:
         tasks: asyncio.TaskGroup,
         *,
         keeps: bool,
+        only: Sequence[str] | None = None,
         note_due: Callable[[int], None] = lambda due: None,
         on_rest: Callable[[], None] = lambda: None,
     ) -> None:
@@ -46,6 +47,7 @@ class Engine:
         self.clock = clock
         self.dispatcher = Dispatcher(store, owner, tools, feed, clock, tasks, keeps=keeps, on_rest=on_rest)
         self.runner = SliceRunner(store, Launches(store, tools), models, self.dispatcher, feed, clock, note_due)
+        self._only = only
         self._note_due = note_due
         self._unreleased: list[tuple[Claim, int]] = []
         self._orphans: deque[EffectRow] = deque()
@@ -91,7 +93,9 @@ class Engine:
                 # They are this engine's from now on, so one that cannot be settled yet must not be forgotten.
                 await self.dispatcher.settle_orphan(self._orphans[0])
                 self._orphans.popleft()
-            self._orphans += await self.store.adopt_effects(self.owner, self.clock.now(), ADOPT_AT_ONCE)
+            self._orphans += await self.store.adopt_effects(
+                self.owner, self.clock.now(), ADOPT_AT_ONCE, threads=self._only
+            )
             if not self._orphans:
                 return
 

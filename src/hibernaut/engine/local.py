@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from hibernaut.clock import Clock
 from hibernaut.engine.core import Engine
@@ -45,6 +45,8 @@ class LocalEngine:
 
     `run` returns after `stop`: no new slice begins, running ones have `DRAIN` to end, running tools are cancelled and
     their calls answered so. Cancelling `run` is the ungraceful way, and loses nothing either.
+
+    With `only`, it runs these threads and leaves all others alone.
     """
 
     def __init__(
@@ -57,6 +59,7 @@ class LocalEngine:
         clock: Clock,
         *,
         max_slices: int = MAX_SLICES,
+        only: Sequence[str] | None = None,
     ) -> None:
         self._store = store
         self._owner = owner
@@ -65,6 +68,7 @@ class LocalEngine:
         self._feed = feed
         self._clock = clock
         self._max_slices = max_slices
+        self._only = only
         self._slices: dict[str, asyncio.Task[None]] = {}
         self._poked: set[str] = set()
         self._worked = 0
@@ -117,6 +121,7 @@ class LocalEngine:
                     self._clock,
                     group,
                     keeps=True,
+                    only=self._only,
                     note_due=self._set_alarm,
                     on_rest=self._wake.set,
                 )
@@ -151,7 +156,7 @@ class LocalEngine:
 
     async def _claim(self, limit: int) -> list[Claim]:
         try:
-            return await self._store.claim(self._owner, self._clock.now(), limit)
+            return await self._store.claim(self._owner, self._clock.now(), limit, threads=self._only)
         except StoreError:
             logger.exception("ready threads could not be claimed; trying again")
             self._set_alarm(self._clock.now() + CLAIM_PAUSE)

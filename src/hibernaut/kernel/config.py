@@ -20,8 +20,8 @@ class LaunchConfig(msgspec.Struct, frozen=True, omit_defaults=True):
 
     instructions: str = ""
     model: str = ""
-    tools: tuple[str, ...] = ()
-    """Names of its tools, in the order the model is shown them."""
+    tools: tuple[str, ...] | None = None
+    """Names of its tools, in the order the model is shown them; None: all that the program has which runs it."""
     tenant: str = ""
     user: str = ""
     """On whose behalf the thread works; other people who speak in it do not change that."""

@@ -108,7 +108,7 @@ class TurnBuffer:
         """Return the complete turn. Only when `finish` is there."""
         if self.finish is None:
             raise ValueError("the turn is not complete")
-        parts = tuple([_whole(part) if type(part) is list else part for part in self._parts])
+        parts = tuple([_whole(part) if isinstance(part, list) else part for part in self._parts])
         return Turn(parts, self.finish.reason, self.finish.usage)
 
     def interrupted(self) -> Turn:

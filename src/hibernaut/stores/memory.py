@@ -258,12 +258,15 @@ class MemoryStore:
         for request_id in request_ids:
             self._settle(request_id)
 
-    async def adopt_effects(self, owner: Owner, now: int, limit: int) -> list[EffectRow]:
+    async def adopt_effects(
+        self, owner: Owner, now: int, limit: int, *, threads: Sequence[str] | None = None
+    ) -> list[EffectRow]:
         adopter = self._register(owner, now)
         self._find_silent(adopter, now)
         adopted: list[EffectRow] = []
         for engine in [engine for engine in self._engines.values() if engine.silent]:
-            for request_id in list(islice(engine.effects, max(limit - len(adopted), 0))):
+            wanted = (one for one in engine.effects if threads is None or self._effects[one].thread_id in threads)
+            for request_id in list(islice(wanted, max(limit - len(adopted), 0))):
                 row = msgspec.structs.replace(self._effects[request_id], owner=adopter.engine_id)
                 self._effects[request_id] = row
                 del engine.effects[request_id]

@@ -182,8 +182,12 @@ class Store(Protocol):
         """Remove effects that are over."""
         ...
 
-    async def adopt_effects(self, owner: Owner, now: int, limit: int) -> list[EffectRow]:
+    async def adopt_effects(
+        self, owner: Owner, now: int, limit: int, *, threads: Sequence[str] | None = None
+    ) -> list[EffectRow]:
         """Take over up to `limit` effects (`pending` or `sent`) whose owner is dead, each returned in the state it had.
+
+        With `threads`, only effects of those.
 
         Their owner is the adopter from now on; `accepted` ones are left alone.
         """

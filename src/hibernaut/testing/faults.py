@@ -83,8 +83,12 @@ class FaultyStore:
     async def settle_effects(self, request_ids: Sequence[str]) -> None:
         await self._perform("settle_effects", lambda: self._inner.settle_effects(request_ids))
 
-    async def adopt_effects(self, owner: Owner, now: int, limit: int) -> list[EffectRow]:
-        return await self._perform("adopt_effects", lambda: self._inner.adopt_effects(owner, now, limit))
+    async def adopt_effects(
+        self, owner: Owner, now: int, limit: int, *, threads: Sequence[str] | None = None
+    ) -> list[EffectRow]:
+        return await self._perform(
+            "adopt_effects", lambda: self._inner.adopt_effects(owner, now, limit, threads=threads)
+        )
 
     async def next_due(self, now: int) -> int | None:
         return await self._perform("next_due", lambda: self._inner.next_due(now))

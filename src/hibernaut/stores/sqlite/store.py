@@ -114,8 +114,10 @@ class SqliteStore:
         ids = tuple(request_ids)
         await self._write(lambda tx: transactions.settle_effects(tx, ids))
 
-    async def adopt_effects(self, owner: Owner, now: int, limit: int) -> list[EffectRow]:
-        rows = await self._write(lambda tx: transactions.adopt_effects(tx, owner, now, limit, self._find_dead))
+    async def adopt_effects(
+        self, owner: Owner, now: int, limit: int, *, threads: Sequence[str] | None = None
+    ) -> list[EffectRow]:
+        rows = await self._write(lambda tx: transactions.adopt_effects(tx, owner, now, limit, threads, self._find_dead))
         return [_effect_row(row, owner.engine_id) for row in rows]
 
     async def next_due(self, now: int) -> int | None:

@@ -361,12 +361,18 @@ def settle_effects(tx: Transaction, request_ids: Iterable[str]) -> None:
         tx.run("settle_effect", (request_id,))
 
 
-def adopt_effects(tx: Transaction, owner: Owner, now: int, limit: int, find_dead: DeadFinder) -> list[Any]:
+def adopt_effects(
+    tx: Transaction, owner: Owner, now: int, limit: int, threads: Sequence[str] | None, find_dead: DeadFinder
+) -> list[Any]:
     """Take over effects of dead engines; return their rows as they were."""
     engine, _ = _engine(tx, owner, now)
     adopted: list[Any] = []
     for dead in find_dead(tx, "performers", engine, now):
-        adopted += tx.rows("unfinished_effects", (dead, max(limit - len(adopted), 0)))
+        left = max(limit - len(adopted), 0)
+        if threads is None:
+            adopted += tx.rows("unfinished_effects", (dead, left))
+        else:
+            adopted += [row for row in tx.rows("unfinished_effects", (dead, -1)) if row[2] in threads][:left]
     for row in adopted:
         tx.run("adopt_effect", (row[0], engine))
     return sorted(adopted)
