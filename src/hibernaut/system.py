@@ -65,7 +65,7 @@ class AgentSystem:
         model: the model of threads that do not name one: a `Model`, a `ModelSource`, or a name that `models` knows.
         models: where models are found by name; needed only when `model` is a name.
         tools: what agents may use that are launched without tools of their own: functions decorated with `@tool` (or
-            plain async functions). Without any and with `run=False`, agents get all tools of the process that runs them.
+            plain async functions). Without any and with `run=False`: all tools of the process that runs them.
         store: a path (SQLite), ":memory:", or a `Store`. A store that is handed in is not closed.
         instructions: what agents are told that are launched without instructions of their own.
         options: how threads behave that are launched without options of their own.

@@ -1,5 +1,6 @@
 """The command in this process, in a folder of its own that holds a module with a model and tools."""
 
+import asyncio
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -8,7 +9,9 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
+from hibernaut.cli.models import NamedModels
 from hibernaut.cli.root import hibernaut
+from hibernaut.system import AgentSystem
 
 AGENT = '''
 """A model that does what it is told, and tools for it."""
@@ -82,6 +85,16 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     sys.path[:] = path
     for name in ("agent", *(name for name in sys.modules if name not in modules and "@" in name)):
         sys.modules.pop(name, None)
+
+
+def serve_until_idle(store: str = "agents.db") -> None:
+    """Run an engine on a store, as `hibernaut serve` does, until it has nothing to do."""
+
+    async def run() -> None:
+        async with AgentSystem(models=NamedModels(""), store=store) as system, asyncio.timeout(30):
+            await system.wait_idle()
+
+    asyncio.run(run())
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Invoke
+from tests.cli.conftest import Invoke, serve_until_idle
 
 STORE = ("--store", "agents.db")
 MODEL = ("--model", "agent.py:model", "--tools", "agent.py")
@@ -114,7 +114,7 @@ def test_a_result_is_delivered_with_nobody_running_and_read_by_the_next_engine(
 ) -> None:
     token = deferred(invoke, folder)
     assert invoke("deliver", token, *words, *STORE, stdin=stdin).stdout == "accepted\n"
-    invoke("run", "other", "--thread", "other", "--model", "echo", *STORE)
+    serve_until_idle()
     lines = invoke("threads", "history", "t", *STORE).stdout.splitlines()
     assert lines[3].endswith(shown)
     assert ("error ask" in lines[2]) == ("--error" in words)

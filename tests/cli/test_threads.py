@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Invoke
+from tests.cli.conftest import Invoke, serve_until_idle
 
 STORE = ("--store", "agents.db")
 MODEL = ("--model", "agent.py:model", "--tools", "agent.py")
@@ -126,11 +126,11 @@ def test_the_threads_of_another_tenant_are_not_found(invoke: Invoke) -> None:
 def test_a_thread_is_stopped_and_resumed_by_the_next_engine(invoke: Invoke) -> None:
     invoke("run", "one", "--thread", "t", "--model", "echo", *STORE)
     assert invoke("threads", "stop", "t", *STORE, "--reason", "enough").stdout.startswith("accepted: stop t.")
-    invoke("run", "other", "--thread", "other", "--model", "echo", *STORE)
+    serve_until_idle()
     assert json.loads(invoke("threads", "show", "t", *STORE, "--json").stdout)["status"] == "stopped"
     assert "Reason   enough\n" in invoke("threads", "show", "t", *STORE).stdout
     assert invoke("threads", "resume", "t", *STORE).exit_code == 0
-    invoke("run", "other", "--thread", "other", *STORE)
+    serve_until_idle()
     assert json.loads(invoke("threads", "show", "t", *STORE, "--json").stdout)["status"] == "open"
 
 
@@ -140,3 +140,10 @@ def test_a_file_that_is_no_store_is_refused_and_left_alone(invoke: Invoke, folde
     assert result.exit_code == 6
     assert result.stderr.startswith("Error: ")
     assert (folder / "agents.db").read_bytes() == b"no store" * 1_000
+
+
+def test_a_command_that_talks_to_one_thread_leaves_the_others_alone(invoke: Invoke) -> None:
+    invoke("run", "one", "--thread", "t", "--model", "echo", *STORE)
+    invoke("send", "t", "two", *STORE)
+    invoke("run", "other", "--thread", "other", "--model", "echo", *STORE)
+    assert json.loads(invoke("threads", "show", "t", *STORE, "--json").stdout)["waiting"] == 1

@@ -88,7 +88,7 @@ class LiveTurn:
             self._say(self._held + piece.text)
 
     def _say(self, text: str) -> None:
-        # A part that is blank is not stored, so white space waits for what follows it, and half a character for its half.
+        # A part that is blank is not stored, so white space waits for what follows it, half a character for its half.
         ready = text[:-1] if text and "\ud800" <= text[-1] <= "\udbff" else text
         if not self._inside and (not ready or ready.isspace()):
             self._held = text

@@ -147,7 +147,8 @@ class LocalEngine:
             free = self._max_slices - len(self._slices)
             claims = await self._claim(free) if free else []
             for claim in claims:
-                self._slices[claim.thread_id] = group.create_task(self._slice(claim))
+                lost = self._slices.get(claim.thread_id)
+                self._slices[claim.thread_id] = group.create_task(self._slice(claim, lost))
             if len(claims) == free and free:
                 continue
             if not self._wake.is_set() and not self._slices and not self.engine.dispatcher.running:
@@ -162,11 +163,15 @@ class LocalEngine:
             self._set_alarm(self._clock.now() + CLAIM_PAUSE)
             return []
 
-    async def _slice(self, claim: Claim) -> None:
+    async def _slice(self, claim: Claim, lost: asyncio.Task[None] | None) -> None:
         try:
+            if lost is not None:  # this engine was taken for dead meanwhile: that slice's claim is over
+                lost.cancel()
+                await asyncio.wait([lost])
             await self.engine.slice(claim, self._streaming)
         finally:
-            del self._slices[claim.thread_id]
+            if self._slices.get(claim.thread_id) is asyncio.current_task():
+                del self._slices[claim.thread_id]
             self._poked.discard(claim.thread_id)
             self._worked = self._clock.now()
             self._wake.set()
