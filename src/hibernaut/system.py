@@ -256,8 +256,8 @@ class AgentSystem:
         config = self._config(instructions, model, tools, options, authority, user)
         name = thread_id or self._ids.new("thread")
         thread = self._new_thread(name, config, metadata)
-        if thread_id is not None and await self.store.read_head(name) is not None:
-            await self.row(name)
+        if thread_id is not None and await self._is_foreign(name):
+            raise UnknownThread(name)
         messages = [await self.user_message(name, message, None, user, None)] if message is not None else []
         for outcome in await self.store.create([thread], messages, self._clock.now()):
             _refuse(outcome, name)
@@ -336,13 +336,21 @@ class AgentSystem:
             else decode_published(message, self._ids.new("msg"), sender="step")
             for message in messages
         ]
-        batch = [await self._admit(message) for message in batch]
-        texts = {message.thread_id for message in batch if isinstance(message.content, UserText)}
+        foreign = {name for name in {message.thread_id for message in batch} if await self._is_foreign(name)}
+        own = [await self._admit(message) for message in batch if message.thread_id not in foreign]
+        texts = {message.thread_id for message in own if isinstance(message.content, UserText)}
         new = [self._new_thread(name, self._defaults, None) for name in sorted(texts)]
         if new:
             await self.store.create(new, [], self._clock.now())
         engine = StepEngine(self.store, self._tools, self._models, self.feed, self._clock)
-        return await engine.step(this_owner(self._ids), batch, due=due)
+        result = await engine.step(this_owner(self._ids), own, due=due)
+        outcomes = iter(result.outcomes)
+        said = [Outcome.UNKNOWN if message.thread_id in foreign else next(outcomes) for message in batch]
+        return replace(result, outcomes=tuple(said))
+
+    async def _is_foreign(self, thread_id: str) -> bool:
+        row = await self.store.read_head(thread_id)
+        return row is not None and row.tenant != self._defaults.tenant
 
     async def verify(self, thread_id: str) -> int:
         """Recompute a thread's chain of receipts from what is stored; returns how many there are.

@@ -19,6 +19,7 @@ from hibernaut.models.scripted import ScriptedModel, ScriptedTurn, call, last_us
 from hibernaut.stores.memory import MemoryStore
 from hibernaut.stores.protocol import DEAD_AFTER, Store
 from hibernaut.stores.sqlite import SqliteStore
+from hibernaut.system import AgentSystem
 from hibernaut.testing.clock import ManualClock
 from hibernaut.testing.faults import FaultyStore
 from hibernaut.testing.gates import Gate
@@ -407,5 +408,41 @@ def test_an_engine_that_was_taken_for_dead_writes_nothing_and_goes_on_working() 
             told = await until_told(agent, "user: Three", "says: Third.")
             assert told == ["user: One", "says: First.", "user: Three", "says: Third."]
             assert await it.verify("t") > 0
+
+    run(scenario)
+
+
+def test_a_call_that_another_engine_cancelled_is_cancelled_where_it_runs(tmp_path: Path) -> None:
+    """The engine that runs the tool has no slot free, so the other one takes the order."""
+    file, gate, begun, ended = tmp_path / "agents.db", Gate(), asyncio.Event(), asyncio.Event()
+
+    @tool
+    async def hang() -> str:
+        """Hang."""
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+        return "never"
+
+    def answer(request: ModelRequest) -> ScriptedTurn:
+        return turn(gate) if request.thread_id == "busy" else call("hang")
+
+    async def scenario() -> None:
+        async with AgentSystem(model=ScriptedModel(answer), tools=[hang], store=file, max_slices=1) as it:
+            await it.send("t", "Go")
+            await begun.wait()
+            await it.send("busy", "Hold it up")
+            await gate.reached()
+            async with AgentSystem(model=ScriptedModel(say("I see.")), tools=[hang], store=file) as other:
+                agent = await other.thread("t")
+                (running,) = (await agent.state()).calls
+                await agent.cancel(running.call_id)
+                await until_told(agent, "says: I see.")
+                await ended.wait()
+            gate.open()
+            await it.wait_idle()
+            assert await it.store.read_effects() == []
 
     run(scenario)

@@ -7,6 +7,7 @@ import pytest
 
 from hibernaut.stores.memory import MemoryStore
 from hibernaut.stores.protocol import Store
+from hibernaut.stores.sqlite import SqliteStore
 from hibernaut.testing.faults import FaultyStore
 from tests.store_conformance.scenario import StoreFactory
 
@@ -18,11 +19,10 @@ def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> StoreFactory:
         return _open_memory
     if request.param == "faulty":
         return _open_faulty
-    sqlite = pytest.importorskip("hibernaut.stores.sqlite")
     numbers = count()
 
     async def open_sqlite() -> Store:
-        store: Store = await sqlite.SqliteStore.open(tmp_path / f"{next(numbers)}.db")
+        store: Store = await SqliteStore.open(tmp_path / f"{next(numbers)}.db")
         return store
 
     return open_sqlite

@@ -23,7 +23,10 @@ from tests.store_conformance.scenario import (
 
 
 async def _states(store: Store) -> dict[str, tuple[str, str]]:
-    return {row.effect.request_id: (row.state, row.owner) for row in await store.read_effects()}
+    rows = await store.read_effects()
+    for thread_id in {"t", *(row.thread_id for row in rows)}:
+        assert await store.read_effects(thread_id) == [row for row in rows if row.thread_id == thread_id]
+    return {row.effect.request_id: (row.state, row.owner) for row in rows}
 
 
 def test_a_commit_s_effects_are_pending_and_belong_to_its_engine(open_store: StoreFactory) -> None:

@@ -9,10 +9,13 @@ from random import Random
 from types import FrameType
 from typing import Any
 
+import pytest
+
 from hibernaut.codec import sha256
 from hibernaut.kernel.commit import NewThread, Outgoing, SliceCommit
 from hibernaut.messages.inputs import InputMessage, Timer, UserText
-from hibernaut.stores import memory
+from hibernaut.stores import arena, memory
+from hibernaut.stores.arena import Arena
 from hibernaut.stores.memory import MemoryStore
 from hibernaut.stores.protocol import DEAD_AFTER, Owner
 
@@ -74,7 +77,31 @@ def test_a_commit_is_little_more_than_its_bytes() -> None:
         for version in range(1, 41):
             await _round(store, number, version)
 
-    assert _bytes_per_thread(50, make) < len(HEAD) + 40 * (len(PAGE) + len(RECEIPT)) * 1.06 + 800
+    ids = 40 * 16
+    assert _bytes_per_thread(50, make) < len(HEAD) + ids + 600  # pages and receipts are not in the heap
+
+    async def scenario() -> None:
+        store = MemoryStore()
+        for number in range(50):
+            await make(store, number)
+        (segment,) = store._arena._segments
+        assert store._arena._end <= 50 * 40 * (len(PAGE) + len(RECEIPT) + 16) < len(segment)
+
+    asyncio.run(scenario())
+
+
+def test_an_arena_gives_back_every_chain_however_its_records_lie(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arena, "SEGMENT", 4_096)
+    chance = Random(3)
+    whole, ends = Arena(), [0] * 5
+    chains: list[list[tuple[bytes, bytes]]] = [[] for _ in ends]
+    for _ in range(300):
+        which = chance.randrange(len(ends))
+        record = chance.randbytes(chance.choice((0, 1, 500, 5_000))), chance.randbytes(chance.choice((0, 1, 200)))
+        ends[which] = whole.append(ends[which], *record)
+        chains[which].append(record)
+    assert [list(whole.back(end)) for end in ends] == [chain[::-1] for chain in chains]
+    assert list(whole.back(0)) == []
 
 
 def test_a_thread_with_an_alarm_set_is_little_more_than_its_bytes() -> None:

@@ -55,7 +55,7 @@ class Outgoing(msgspec.Struct, frozen=True):
 
 
 class NewThread(msgspec.Struct, frozen=True):
-    """A thread to be made: its head, its launch configuration (by digest), and a first page if it has one."""
+    """A thread to be made: its head and its launch configuration (by digest)."""
 
     thread_id: str
     tenant: str

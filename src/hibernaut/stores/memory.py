@@ -163,7 +163,7 @@ class MemoryStore:
 
     async def claim(self, owner: Owner, now: int, limit: int, *, threads: Sequence[str] | None = None) -> list[Claim]:
         engine = self._register(owner, now)
-        self._find_silent(engine, now)
+        self._find_silent(now)
         chosen = self._most_urgent(now, limit) if threads is None else self._among(threads, now, limit)
         return [self._grant(thread, engine, now) for thread in chosen]
 
@@ -262,7 +262,7 @@ class MemoryStore:
         self, owner: Owner, now: int, limit: int, *, threads: Sequence[str] | None = None
     ) -> list[EffectRow]:
         adopter = self._register(owner, now)
-        self._find_silent(adopter, now)
+        self._find_silent(now)
         adopted: list[EffectRow] = []
         for engine in [engine for engine in self._engines.values() if engine.silent]:
             wanted = (one for one in engine.effects if threads is None or self._effects[one].thread_id in threads)
@@ -275,7 +275,7 @@ class MemoryStore:
         return adopted
 
     async def next_due(self, now: int) -> int | None:
-        self._find_silent(None, now)
+        self._find_silent(now)
         self._ripen(now)
         while self._timers and not _is_current(self._timers[0]):
             heapq.heappop(self._timers)
@@ -487,9 +487,9 @@ class MemoryStore:
                 self._withdraw(self._threads[thread_id])
         return engine
 
-    def _find_silent(self, caller: _Engine | None, now: int) -> None:
-        """Let the claims of engines that have died be had again; the caller lives."""
-        for engine in [engine for engine in self._engines.values() if engine is not caller]:
+    def _find_silent(self, now: int) -> None:
+        """Let the claims of engines that have died be had again."""
+        for engine in list(self._engines.values()):
             ended = engine.process != self._process and certainly_gone(engine.process)
             if not engine.silent and (ended or now - engine.seen >= DEAD_AFTER):
                 engine.silent = True
