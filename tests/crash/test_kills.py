@@ -9,7 +9,16 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.crash.matrix import Course, Crash, check_course, left_unknown, read_store, sqlite_store
+from tests.crash.matrix import (
+    Course,
+    Crash,
+    check_course,
+    left_unknown,
+    memory_store,
+    read_store,
+    run_course,
+    sqlite_store,
+)
 from tests.crash.nursery import Order, world_file
 from tests.crash.scenarios import SCENARIOS, UNTIMELY
 from tests.crash.test_crashes import every_crash, share
@@ -77,7 +86,7 @@ def check_each(nursery: Nursery, name: str, plain: Course, crashes: Sequence[Cra
 
 def test_a33_c67_a_kill_changes_nothing_but_what_is_unknown(nursery: Nursery) -> None:
     for name in SCENARIOS:
-        plain = nursery.course(name)
+        plain = run_course(SCENARIOS[name], memory_store())
         check_each(nursery, name, plain, share(f"{name} killed", every_crash(plain), 1))
 
 

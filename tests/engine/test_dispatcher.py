@@ -156,6 +156,39 @@ def test_a09_c02_the_result_of_a_call_that_was_cut_short_comes_as_an_event_and_c
     run(scenario)
 
 
+def test_c02_calls_that_a_stop_cut_short_are_answered_and_what_comes_late_is_shown_as_an_event() -> None:
+    bench, token = Bench(), []
+
+    @tool
+    async def ask_boss(context: ToolContext) -> Deferred:
+        """Ask the boss."""
+        deferred = context.defer()
+        token.append(deferred.token)
+        return deferred
+
+    script = [turn(works("a"), call("ask_boss"), works("b")), say("Hi."), say("I see, the boss agrees.")]
+
+    async def scenario() -> None:
+        async with system(script, bench.work, ask_boss, options=ThreadOptions(parallel_calls=2)) as it:
+            agent = await it.launch()
+            await agent.send("Go")
+            await settle()
+            await agent.stop()
+            await agent.wait_idle()
+            await agent.send("hi")
+            await agent.wait_idle()
+            told = await story(agent)
+            cut = "error: Stopped before it was done. It is unknown how far it got; check before repeating it."
+            assert told[4:7] == [cut, cut, "error: Not run: the turn was cut short before its time came."]
+            assert told[-2:] == ["user: hi", "says: Hi."]
+            await it.deliver(token[0], "agreed")
+            await until_told(agent, "late_result: ask_boss agreed", "says: I see, the boss agrees.")
+            assert bench.cancelled == ["a"]
+            assert bench.begun == ["a"]
+
+    run(scenario)
+
+
 def test_c06_a_second_result_of_an_answered_call_changes_nothing() -> None:
     bench = Bench()
     model = ScriptedModel([works("a"), say("Done.")])
@@ -296,6 +329,21 @@ def test_whatever_a_tool_raises_is_its_answer(error: BaseException) -> None:
             errors = [line for line in told if line.startswith("error: ")]
             assert len(errors) == 2
             assert all("bad" in line for line in errors)
+
+    run(scenario)
+
+
+def test_a_function_that_takes_the_next_of_nothing_is_answered() -> None:
+    @tool
+    def first() -> str:
+        """Return the first."""
+        return next(iter(()))
+
+    async def scenario() -> None:
+        async with system([call("first"), say("Oh.")], first) as it:
+            agent = await it.launch()
+            await agent.send("Try")
+            assert "error: Error: RuntimeError: the function raised" in (await until_told(agent, "says: Oh."))[2]
 
     run(scenario)
 

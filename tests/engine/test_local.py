@@ -10,8 +10,10 @@ from hibernaut.engine.images import PLACEHOLDER
 from hibernaut.engine.local import DRAIN
 from hibernaut.engine.slice import MAX_TRIES, STALLED_AFTER
 from hibernaut.errors import StoreBusy, StoreCorrupt, StoreFull
+from hibernaut.kernel.commit import SliceCommit
 from hibernaut.kernel.limits import ThreadOptions
 from hibernaut.messages.events import Usage
+from hibernaut.messages.inputs import Delivered
 from hibernaut.messages.items import ReasoningItem, UserItem
 from hibernaut.messages.parts import Image, Text
 from hibernaut.messages.stream import CallDelta, CallEnded, CallStarted, Finish, StreamPiece, TextDelta
@@ -41,8 +43,9 @@ from hibernaut.models.scripted import (
     turn,
 )
 from hibernaut.stores.memory import MemoryStore
-from hibernaut.stores.protocol import DEAD_AFTER
+from hibernaut.stores.protocol import DEAD_AFTER, Claim, Store
 from hibernaut.testing.clock import ManualClock
+from hibernaut.testing.faults import FaultyStore
 from hibernaut.testing.gates import Gate
 from hibernaut.tools.tool import tool
 from tests.engine.scenario import (
@@ -565,6 +568,53 @@ def test_a_stop_ends_the_stream_and_holds_what_comes_until_the_thread_is_resumed
             await agent.resume()
             await agent.send("Go on")
             await until_told(agent, "says: I was  [interrupted]", "notice: stopped enough", "says: Yes.")
+
+    run(scenario)
+
+
+class SlowStore(FaultyStore):
+    """A store whose answers about an inbox may be long on their way, and its commits too."""
+
+    def __init__(self, inner: Store) -> None:
+        super().__init__(inner)
+        self.inbox_read, self.answers = asyncio.Event(), asyncio.Event()
+        self.committing, self.commits = asyncio.Event(), asyncio.Event()
+
+    async def read_inbox(self, thread_id: str) -> tuple[Delivered, ...]:
+        inbox = await super().read_inbox(thread_id)
+        self.inbox_read.set()
+        await self.answers.wait()
+        return inbox
+
+    async def commit(self, claim: Claim, commit: SliceCommit, *, keep: bool = False) -> None:
+        self.committing.set()
+        await self.commits.wait()
+        await super().commit(claim, commit, keep=keep)
+
+
+@pytest.mark.parametrize("answered", ["while it is stored", "while the next is said"])
+def test_a_user_who_speaks_as_a_turn_ends_interrupts_neither_its_commit_nor_the_answer(answered: str) -> None:
+    store, first, second = SlowStore(MemoryStore()), Gate(), Gate()
+
+    async def scenario() -> None:
+        async with system([turn("One", first, "."), turn("Two", second, ".")], store=store) as it:
+            await it.send("t", "First")
+            await first.reached()
+            await it.send("t", "Second")
+            await store.inbox_read.wait()
+            first.open()
+            await store.committing.wait()
+            if answered == "while it is stored":
+                store.answers.set()
+                await settle()
+            store.commits.set()
+            await second.reached()
+            store.answers.set()
+            await settle()
+            second.open()
+            agent = await it.thread("t")
+            await until_told(agent, "says: Two.")
+            assert await story(agent) == ["user: First", "says: One.", "user: Second", "says: Two."]
 
     run(scenario)
 

@@ -13,7 +13,7 @@ from hibernaut.engine.core import ADOPT_AT_ONCE
 from hibernaut.engine.dispatcher import UNKNOWN_EFFECT
 from hibernaut.errors import StoreBusy
 from hibernaut.kernel.limits import ThreadOptions
-from hibernaut.messages.inputs import InputMessage, ToolResult
+from hibernaut.messages.inputs import Command, InputMessage, ToolResult
 from hibernaut.models.protocol import ModelRequest
 from hibernaut.models.scripted import ScriptedModel, ScriptedTurn, call, last_user_text, say, turn
 from hibernaut.stores.memory import MemoryStore
@@ -115,6 +115,38 @@ def test_a15_a_deadline_goes_on_over_a_restart() -> None:
             assert (await agent.state()).activity == "waiting"
             await pass_time(clock, SECOND)
             await until_told(agent, "error: Timed out: no result within 60 s. It may still happen.", "says: No answer.")
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("action", ["stop", "close"])
+def test_c35_a_thread_that_was_ended_while_its_engine_died_is_not_run_again(action: str) -> None:
+    store, clock, ran = MemoryStore(), ManualClock(), []
+    mortal = MortalStore(store)
+
+    @tool(idempotent=True)
+    async def hang() -> str:
+        """Hang."""
+        ran.append(1)
+        await asyncio.Event().wait()
+        return "never"
+
+    async def scenario() -> None:
+        async with killed(call("hang"), hang, store=mortal, clock=clock) as it:
+            agent = await it.launch(thread_id="t")
+            await agent.send("Go")
+            await settle()
+            mortal.die_after("commit")
+            await it.command("t", Command(action))  # type: ignore[arg-type]  # one of its actions
+            await mortal.died.wait()
+        assert len(await store.read_effects()) == 2
+        clock.advance(DEAD_AFTER)
+        async with system([], hang, store=store, clock=clock) as it:
+            await it.wait_idle()
+            await pass_time(clock, MINUTE)
+            assert await store.read_effects() == []
+            assert (await story(await it.thread("t")))[-1].startswith(("notice: stopped", "notice: closed"))
+            assert len(ran) == 1
 
     run(scenario)
 
@@ -441,8 +473,88 @@ def test_a_call_that_another_engine_cancelled_is_cancelled_where_it_runs(tmp_pat
                 await agent.cancel(running.call_id)
                 await until_told(agent, "says: I see.")
                 await ended.wait()
+                while await it.store.read_effects():
+                    await settle()
+            gate.open()
+
+    run(scenario)
+
+
+def test_a_cancellation_whose_engine_died_is_carried_out_where_the_tool_runs() -> None:
+    store, clock, gate, ended = MemoryStore(), ManualClock(), Gate(), asyncio.Event()
+    mortal = MortalStore(store)
+
+    @tool
+    async def hang() -> str:
+        """Hang."""
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+        return "never"
+
+    def answer(request: ModelRequest) -> ScriptedTurn:
+        if request.thread_id == "busy":
+            return turn(gate, "At last.")
+        return say("I see.") if len(request.transcript) > 1 else call("hang")
+
+    async def scenario() -> None:
+        async with system(answer, hang, store=store, clock=clock, max_slices=1) as it:
+            await it.send("t", "Go")
+            await settle()
+            await it.send("busy", "Hold it up")
+            await gate.reached()
+            async with killed(say("never"), hang, store=mortal, clock=clock) as other:
+                agent = await other.thread("t")
+                (running,) = (await agent.state()).calls
+                mortal.die_after("commit")
+                await agent.cancel(running.call_id)
+                await mortal.died.wait()
+            assert not ended.is_set()
+            await pass_time(clock, DEAD_AFTER + 5 * SECOND)
+            assert ended.is_set()
             gate.open()
             await it.wait_idle()
-            assert await it.store.read_effects() == []
+            assert await store.read_effects() == []
+
+    run(scenario)
+
+
+def test_a_tool_that_takes_its_time_to_end_keeps_nobody_from_being_heard(tmp_path: Path) -> None:
+    file, gate = tmp_path / "agents.db", Gate()
+    begun, ending, cleaned = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    @tool
+    async def messy() -> str:
+        """Hang, and tidy up slowly."""
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ending.set()
+            await cleaned.wait()
+        return "never"
+
+    def answer(request: ModelRequest) -> ScriptedTurn:
+        if request.thread_id == "t":
+            return call("messy")
+        return turn(gate, "never") if len(request.transcript) == 1 else say("I heard you.")
+
+    async def scenario() -> None:
+        model = ScriptedModel(answer)
+        async with AgentSystem(model=model, tools=[messy], store=file, only=["t", "talk"], max_slices=1) as it:
+            await it.send("t", "Go")
+            await begun.wait()
+            await it.send("talk", "Hold it up")
+            await gate.reached()
+            async with AgentSystem(model=ScriptedModel(say("I see.")), tools=[messy], store=file, only=["t"]) as other:
+                agent = await other.thread("t")
+                (running,) = (await agent.state()).calls
+                await agent.cancel(running.call_id)
+                await until_told(agent, "says: I see.")
+                await ending.wait()
+                await other.send("talk", "Hello?")
+                await until_told(await it.thread("talk"), "user: Hello?", "says: I heard you.")
+            cleaned.set()
 
     run(scenario)

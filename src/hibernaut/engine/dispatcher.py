@@ -127,11 +127,14 @@ class Dispatcher:
         it is unknown whether it happened.
         """
         effect = row.effect
+        if effect.kind == "cancel":
+            self._tasks.create_task(self._cancel(effect, row.thread_id))
+            return
         thread = await self._store.read_head(row.thread_id)
         head = decode_head(thread.head).head if thread else None
         call = head.calls.get(effect.call_id) if head else None
-        if head is None or call is None or call.state in ("cancelled", "expired") or effect.kind == "cancel":
-            await self._store.settle_effects([effect.request_id, effect.call_id, f"{effect.call_id}:cancel"])
+        if head is None or call is None or call.state in ("cancelled", "expired"):
+            await self._store.settle_effects([effect.request_id, f"{effect.call_id}:cancel"])
             return
         tool = self._tools.get(effect.tool)
         if row.state == "pending" or (tool is not None and tool.idempotent and call.state != "subscribed"):
@@ -148,8 +151,9 @@ class Dispatcher:
         """Carry out cancellations that other processes wrote for tools that run here."""
         if self._running:
             for row in await self._store.read_effects():
-                if row.effect.kind == "cancel" and row.effect.call_id in self._running:
-                    await self._cancel(row.effect, row.thread_id)
+                call_id = row.effect.call_id
+                if row.effect.kind == "cancel" and call_id in self._running and call_id not in self._cancelled:
+                    self._tasks.create_task(self._cancel(row.effect, row.thread_id))
 
     async def join(self) -> None:
         """Return when no tool is at work."""
@@ -172,6 +176,7 @@ class Dispatcher:
 
     def _over(self, request: str) -> None:
         self._running.pop(request, None)
+        self._cancelled.discard(request)
         if not self._running:
             self._on_rest()
 
@@ -191,10 +196,10 @@ class Dispatcher:
                 await self._retry(ending)
         except asyncio.CancelledError:
             if effect.request_id in self._cancelled:
-                self._cancelled.discard(effect.request_id)
-            elif not self._ending:
+                return
+            if not self._ending:
                 raise
-            elif begun:
+            if begun:
                 await self._end_in_time(tool, work, ending)
 
     async def _start(self, request_id: str) -> bool:

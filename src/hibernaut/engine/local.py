@@ -203,14 +203,17 @@ class LocalEngine:
             self._group.create_task(self._interrupt_if_asked(thread_id))
 
     async def _interrupt_if_asked(self, thread_id: str) -> None:
-        stream = self.engine.runner.streams.get(thread_id)
-        try:
-            waiting = await self._store.read_inbox(thread_id)
-        except StoreError:
-            logger.exception("the inbox of thread %s could not be read", thread_id)
-            return
-        if stream is not None and any(_interrupts(one) for one in waiting if one.message_id not in stream.inputs):
-            stream.stop("interrupted")
+        streams = self.engine.runner.streams
+        while (stream := streams.get(thread_id)) is not None:
+            try:
+                waiting = await self._store.read_inbox(thread_id)
+            except StoreError:
+                logger.exception("the inbox of thread %s could not be read", thread_id)
+                return
+            if streams.get(thread_id) is stream:  # otherwise it has ended meanwhile, and the answer may be out of date
+                if any(_interrupts(one) for one in waiting if one.message_id not in stream.inputs):
+                    stream.stop("interrupted")
+                return
 
     # Time
 

@@ -39,9 +39,12 @@ class Threads:
                 future.set_result(result)  # type: ignore[arg-type]  # without an error it is what the function returned
 
         def work() -> None:
-            result, error = None, None
+            result: T | None = None
+            error: BaseException | None = None
             try:
                 result = context.run(function)
+            except StopIteration as raised:  # a future takes it for the end of its own generator
+                error = RuntimeError(f"the function raised StopIteration: {raised}")
             except BaseException as raised:  # noqa: BLE001  # it is raised where it is waited for
                 error = raised
             try:

@@ -1,0 +1,275 @@
+"""Everything at once, at random: people, tools, operators, time, failures and deaths. In the end nothing is lost.
+
+CHAOS_SEEDS says how many courses are run.
+"""
+
+import asyncio
+import os
+import random
+from collections import Counter
+from collections.abc import AsyncGenerator
+from contextlib import suppress
+from hashlib import sha256
+
+import pytest
+
+from hibernaut.errors import InputRefused, StoreBusy, StoreError
+from hibernaut.kernel.limits import ThreadOptions
+from hibernaut.messages.items import CallItem, ResultItem, UserItem
+from hibernaut.models.protocol import ModelRequest
+from hibernaut.models.scripted import ScriptedModel, ScriptedTurn, call, pieces, think, turn
+from hibernaut.stores.memory import MemoryStore
+from hibernaut.stores.protocol import DEAD_AFTER
+from hibernaut.system import AgentSystem, ThreadHandle
+from hibernaut.testing.clock import ManualClock
+from hibernaut.tools.context import Deferred, ToolContext
+from hibernaut.tools.tool import AnyTool, tool
+from tests.engine.scenario import MINUTE, SECOND, FailingStore, MortalStore, run, settle, system
+
+SEEDS = int(os.environ.get("CHAOS_SEEDS", "30"))
+
+THREADS = ("t0", "t1", "t2")
+
+OPERATIONS = ("claim", "take", "commit", "put", "read_head", "read_log", "start_effects", "settle_effects", "next_due")
+
+OPTIONS = ThreadOptions(parallel_calls=2, call_deadline=10 * MINUTE, max_attempts=50, max_repeats=1_000)
+
+
+class Stage:
+    """One course: what is outside of the processes, and the process that runs now."""
+
+    def __init__(self, seed: int) -> None:
+        self.chance = random.Random(seed)
+        self.clock = ManualClock()
+        self.store = MemoryStore()
+        self.failing = FailingStore(self.store)
+        self.paid: Counter[str] = Counter()
+        self.tokens: dict[str, str] = {}
+        self.said: Counter[tuple[str, str]] = Counter()
+        self.mortal = MortalStore(self.failing)
+        self._life: asyncio.Task[None] | None = None
+        self._end = asyncio.Event()
+        self.system: AgentSystem = self._make()
+
+    # The process
+
+    def _make(self) -> AgentSystem:
+        self.mortal = MortalStore(self.failing)
+        model = ScriptedModel(self.answer, clock=self.clock, record=False)
+        return system(model, *self._tools(), store=self.mortal, clock=self.clock, options=OPTIONS, max_slices=2)
+
+    async def begin(self) -> None:
+        self.system, self._end = self._make(), asyncio.Event()
+        runs = asyncio.Event()
+
+        async def live() -> None:
+            with suppress(BaseExceptionGroup):
+                async with self.system:
+                    runs.set()
+                    await self._end.wait()
+
+        self._life = asyncio.create_task(live())
+        await runs.wait()
+
+    async def end(self, *, gracefully: bool) -> None:
+        assert self._life is not None
+        if gracefully:
+            self._end.set()
+        else:
+            self.mortal.kill()
+            self._life.cancel()
+        while not self._life.done():
+            self.clock.advance(SECOND)
+            await settle()
+        await asyncio.wait([self._life])
+        if not gracefully:
+            self.clock.advance(DEAD_AFTER)
+
+    # What runs in it
+
+    def answer(self, request: ModelRequest) -> ScriptedTurn | Exception:
+        """Answer by what was asked alone: mostly calls, and sooner or later an end."""
+        digest = sha256(f"{request.thread_id} {len(request.transcript)} {request.transcript[-1]}".encode()).digest()
+        choice, more = digest[0] % 14, digest[1] % 3
+        if len(request.transcript) > 120:
+            choice = 0
+        names = ["pay", "look", "ask", "watch", "quick", "hang", "no_such_tool", "sync"]
+        if choice <= 3:
+            return turn(think("hm", data=b"hm"), f"I say {digest.hex()[:6]}.")
+        if choice <= 11:
+            picked = [names[digest[2 + place] % len(names)] for place in range(more + 1)]
+            return turn("Calling. ", *[call(name) for name in picked])
+        if choice == 12:
+            return call("sleep", seconds=digest[1])
+        return turn() if more else pieces([])
+
+    def _tools(self) -> list[AnyTool]:
+        chance = self.chance
+
+        async def dawdle() -> None:
+            for _ in range(chance.randrange(30)):
+                await asyncio.sleep(0)
+
+        @tool
+        async def pay(context: ToolContext) -> str:
+            """Pay."""
+            await dawdle()
+            self.paid[context.call_id] += 1
+            await dawdle()
+            return "paid"
+
+        @tool(idempotent=True)
+        async def look() -> str:
+            """Look."""
+            await dawdle()
+            if not chance.randrange(3):
+                raise ValueError("nothing to see")
+            return "seen"
+
+        @tool
+        async def ask(context: ToolContext) -> Deferred:
+            """Ask."""
+            await dawdle()
+            deferred = context.defer()
+            self.tokens[context.call_id] = deferred.token
+            return deferred
+
+        @tool
+        async def watch() -> AsyncGenerator[str, None]:
+            """Watch."""
+            await dawdle()
+            yield "subscribed"
+            for number in range(chance.randrange(4)):
+                await dawdle()
+                yield f"event {number}"
+
+        @tool(inline=True)
+        async def quick() -> str:
+            """Be quick."""
+            return "quick"
+
+        @tool
+        async def hang() -> str:
+            """Hang."""
+            await asyncio.Event().wait()
+            return "never"
+
+        @tool(inline=True)
+        async def sync() -> str:
+            """Dawdle inline."""
+            await dawdle()
+            return "in step"
+
+        return [pay, look, ask, watch, quick, hang, sync]
+
+    # What happens to it
+
+    async def act(self) -> None:
+        chance = self.chance
+        action = chance.choices(
+            ["say", "wait", "time", "deliver", "stop", "resume", "cancel", "fail", "kill", "restart", "die"],
+            [8, 12, 6, 5, 1, 2, 2, 3, 1, 1, 1],
+        )[0]
+        with suppress(StoreError, InputRefused):
+            await getattr(self, f"_{action}")()
+
+    async def _say(self) -> None:
+        name, words = self.chance.choice(THREADS), f"words {self.chance.randrange(10**6)}"
+        for _ in range(10):  # as a client does: under the same id, until it is accepted
+            with suppress(StoreError):
+                await self.system.send(name, words, message_id=words)
+                self.said[name, words] = 1
+                return
+
+    async def _wait(self) -> None:
+        for _ in range(self.chance.randrange(40)):
+            await asyncio.sleep(0)
+
+    async def _time(self) -> None:
+        self.clock.advance(self.chance.choice([100, SECOND, 10 * SECOND, MINUTE]))
+
+    async def _deliver(self) -> None:
+        if self.tokens:
+            call_id = self.chance.choice(sorted(self.tokens))
+            await self.system.deliver(self.tokens[call_id], f"delivered {call_id}")
+
+    async def _stop(self) -> None:
+        await (await self._somebody()).stop("for a while")
+
+    async def _resume(self) -> None:
+        await (await self._somebody()).resume()
+
+    async def _cancel(self) -> None:
+        agent = await self._somebody()
+        calls = (await agent.state()).calls
+        if calls:
+            await agent.cancel(self.chance.choice(calls).call_id)
+
+    async def _fail(self) -> None:
+        self.failing.failures[self.chance.choice(OPERATIONS)] = [StoreBusy("busy")] * self.chance.randrange(1, 3)
+
+    async def _kill(self) -> None:
+        await self._again(gracefully=False)
+
+    async def _restart(self) -> None:
+        await self._again(gracefully=True)
+
+    async def _die(self) -> None:
+        self.mortal.die_after(self.chance.choice(OPERATIONS), self.chance.randrange(1, 4))
+        await self._wait()
+        await self._again(gracefully=False)
+
+    async def _again(self, *, gracefully: bool) -> None:
+        await self.end(gracefully=gracefully)
+        self.failing.failures.clear()
+        await self.begin()
+
+    async def _somebody(self) -> ThreadHandle:
+        return await self.system.thread(self.chance.choice(THREADS))
+
+    # The end
+
+    async def come_to_rest(self) -> None:
+        """Let nothing disturb it any more, answer what is asked, and let time pass."""
+        await self._again(gracefully=self.chance.random() < 0.5)
+        for name in THREADS:
+            with suppress(InputRefused):
+                await (await self.system.thread(name)).resume()
+        for _ in range(200):
+            await settle()
+            for token in list(self.tokens.values()):
+                with suppress(InputRefused):
+                    await self.system.deliver(token, "delivered at last")
+            self.clock.advance(10 * SECOND)
+
+    async def check(self) -> None:
+        assert max(self.paid.values(), default=1) == 1
+        for name in THREADS:
+            with suppress(InputRefused):
+                await self._check(await self.system.thread(name))
+        assert [row for row in await self.store.read_effects() if row.state != "accepted"] == []
+
+    async def _check(self, agent: ThreadHandle) -> None:
+        state, items = await agent.state(), await agent.history()
+        assert (state.activity, state.status) == ("idle", "open")
+        assert [one for one in await self.store.read_inbox(agent.thread_id)] == []
+        words = Counter(item.content for item in items if isinstance(item, UserItem) and not item.origin)
+        assert words == Counter(words for name, words in self.said if name == agent.thread_id)
+        calls = [item.id for item in items if isinstance(item, CallItem)]
+        answers = [item.call_id for item in items if isinstance(item, ResultItem)]
+        assert calls == answers
+        assert await self.system.verify(agent.thread_id) == state.version
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_in_the_end_nothing_is_lost_done_twice_or_left_hanging(seed: int) -> None:
+    async def scenario() -> None:
+        stage = Stage(seed)
+        await stage.begin()
+        for _ in range(stage.chance.randrange(20, 120)):
+            await stage.act()
+        await stage.come_to_rest()
+        await stage.check()
+        await stage.end(gracefully=True)
+
+    run(scenario)
