@@ -1,6 +1,6 @@
 """How much the embedded store takes: put, claim, commit and start_effects, many threads at a time, all of it durable.
 
-    python benchmarks/store_sqlite.py [--threads 500] [--seconds 5] [--idle 0] [--directory DIR] [--json]
+    python benchmarks/bench_store_sqlite.py [--threads 500] [--seconds 5] [--idle 0] [--directory DIR] [--json]
 
 Every thread goes round: a message is put, the thread is claimed (one claimer asks for all that are ready), the
 commit consumes the message, settles the effect of the round before, appends a page and owes one effect, and the effect

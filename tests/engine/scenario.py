@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import aclosing, asynccontextmanager, suppress
 from types import TracebackType
 from typing import Any, TypeVar, cast
 
@@ -235,6 +235,52 @@ def _line(item: Item) -> str:
             return f"notice: {item.kind}" + (f" {item.text}" if item.text else "")
         case _:
             return repr(item)
+
+
+class Watcher:
+    """Somebody who reads a feed, is cut off, and comes back with the last cursor."""
+
+    def __init__(self, agent: ThreadHandle) -> None:
+        self._agent = agent
+        self.events: list[AgentEvent] = []
+        self._reading: asyncio.Task[None] | None = None
+
+    @property
+    def cursor(self) -> str:
+        return self.events[-1].cursor if self.events else ""
+
+    def texts(self) -> list[str]:
+        return [event.text for event in self.events if isinstance(event, TextChunk)]
+
+    def attach(self, agent: ThreadHandle | None = None) -> None:
+        self._agent = agent or self._agent
+        self._reading = asyncio.create_task(self._read())
+
+    async def detach(self) -> None:
+        if self._reading is not None:
+            self._reading.cancel()
+            await asyncio.wait([self._reading])
+            self._reading = None
+
+    async def ended(self) -> None:
+        assert self._reading is not None
+        await self._reading
+
+    @property
+    def reads(self) -> bool:
+        return self._reading is not None
+
+    async def toggle(self) -> None:
+        if self.reads:
+            await self.detach()
+        else:
+            self.attach()
+
+    async def _read(self) -> None:
+        with suppress(SimulatedCrash, StoreError):
+            async with aclosing(self._agent.events(self.cursor)) as events:
+                async for event in events:
+                    self.events.append(event)
 
 
 def retell(events: Sequence[AgentEvent]) -> list[str]:

@@ -8,23 +8,26 @@ import os
 import random
 from collections import Counter
 from collections.abc import AsyncGenerator
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from hashlib import sha256
+from typing import Any, Literal
 
 import pytest
+from msgspec.structs import replace
 
 from hibernaut.errors import InputRefused, StoreBusy, StoreError
 from hibernaut.kernel.limits import ThreadOptions
 from hibernaut.messages.items import CallItem, ResultItem, UserItem
+from hibernaut.models.errors import ConnectionLost, RateLimited
 from hibernaut.models.protocol import ModelRequest
-from hibernaut.models.scripted import ScriptedModel, ScriptedTurn, call, pieces, think, turn
+from hibernaut.models.scripted import ScriptedModel, ScriptedTurn, call, fail, think, turn
 from hibernaut.stores.memory import MemoryStore
-from hibernaut.stores.protocol import DEAD_AFTER
+from hibernaut.stores.protocol import DEAD_AFTER, Store
 from hibernaut.system import AgentSystem, ThreadHandle
-from hibernaut.testing.clock import ManualClock
+from hibernaut.testing.clock import ManualClock, SequentialIds
 from hibernaut.tools.context import Deferred, ToolContext
 from hibernaut.tools.tool import AnyTool, tool
-from tests.engine.scenario import MINUTE, SECOND, FailingStore, MortalStore, run, settle, system
+from tests.engine.scenario import MINUTE, SECOND, FailingStore, MortalStore, Watcher, retell, run, settle, system
 
 SEEDS = int(os.environ.get("CHAOS_SEEDS", "30"))
 
@@ -33,6 +36,14 @@ THREADS = ("t0", "t1", "t2")
 OPERATIONS = ("claim", "take", "commit", "put", "read_head", "read_log", "start_effects", "settle_effects", "next_due")
 
 OPTIONS = ThreadOptions(parallel_calls=2, call_deadline=10 * MINUTE, max_attempts=50, max_repeats=1_000)
+"""Bounded so that everything comes to an end, and not so that it gives up."""
+
+
+class CommonStore(MortalStore):
+    """A store that another process may have written to at any time."""
+
+    async def changed_elsewhere(self) -> bool:
+        return True
 
 
 class Stage:
@@ -40,13 +51,16 @@ class Stage:
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
+        self.on_user_text: Literal["detach", "cancel"] = self.chance.choice(["detach", "cancel"])
         self.clock = ManualClock()
+        self.ids = SequentialIds()
         self.store = MemoryStore()
         self.failing = FailingStore(self.store)
         self.paid: Counter[str] = Counter()
         self.tokens: dict[str, str] = {}
+        self.watchers: dict[str, Watcher] = {}
         self.said: Counter[tuple[str, str]] = Counter()
-        self.mortal = MortalStore(self.failing)
+        self.mortal = CommonStore(self.failing)
         self._life: asyncio.Task[None] | None = None
         self._end = asyncio.Event()
         self.system: AgentSystem = self._make()
@@ -54,9 +68,18 @@ class Stage:
     # The process
 
     def _make(self) -> AgentSystem:
-        self.mortal = MortalStore(self.failing)
+        self.mortal = CommonStore(self.failing)
+        return self._system(self.mortal)
+
+    def neighbour(self) -> AgentSystem:
+        """Return a second engine on the same store, which nothing happens to."""
+        return self._system(CommonStore(self.store))
+
+    def _system(self, store: Store) -> AgentSystem:
         model = ScriptedModel(self.answer, clock=self.clock, record=False)
-        return system(model, *self._tools(), store=self.mortal, clock=self.clock, options=OPTIONS, max_slices=2)
+        options = replace(OPTIONS, on_user_text=self.on_user_text)
+        more: dict[str, Any] = {"ids": self.ids, "options": options, "max_slices": 2}
+        return system(model, *self._tools(), store=store, clock=self.clock, **more)
 
     async def begin(self) -> None:
         self.system, self._end = self._make(), asyncio.Event()
@@ -88,7 +111,10 @@ class Stage:
     # What runs in it
 
     def answer(self, request: ModelRequest) -> ScriptedTurn | Exception:
-        """Answer by what was asked alone: mostly calls, and sooner or later an end."""
+        """Answer by what was asked, mostly with calls; sooner or later with an end, and sometimes with a failure."""
+        if not self.chance.randrange(12):
+            limited = self.chance.randrange(2)
+            return RateLimited("slow down", 5_000) if limited else fail(ConnectionLost("reset"), "half a tu")
         digest = sha256(f"{request.thread_id} {len(request.transcript)} {request.transcript[-1]}".encode()).digest()
         choice, more = digest[0] % 14, digest[1] % 3
         if len(request.transcript) > 120:
@@ -101,7 +127,7 @@ class Stage:
             return turn("Calling. ", *[call(name) for name in picked])
         if choice == 12:
             return call("sleep", seconds=digest[1])
-        return turn() if more else pieces([])
+        return turn()
 
     def _tools(self) -> list[AnyTool]:
         chance = self.chance
@@ -167,8 +193,8 @@ class Stage:
     async def act(self) -> None:
         chance = self.chance
         action = chance.choices(
-            ["say", "wait", "time", "deliver", "stop", "resume", "cancel", "fail", "kill", "restart", "die"],
-            [8, 12, 6, 5, 1, 2, 2, 3, 1, 1, 1],
+            ["say", "wait", "time", "deliver", "stop", "resume", "cancel", "fail", "kill", "restart", "die", "watch"],
+            [8, 12, 6, 5, 1, 2, 2, 3, 1, 1, 1, 4],
         )[0]
         with suppress(StoreError, InputRefused):
             await getattr(self, f"_{action}")()
@@ -219,8 +245,18 @@ class Stage:
         await self._wait()
         await self._again(gracefully=False)
 
+    async def _watch(self) -> None:
+        agent = await self._somebody()
+        watcher = self.watchers.setdefault(agent.thread_id, Watcher(agent))
+        if watcher.reads:
+            await watcher.detach()
+        else:
+            watcher.attach(agent)
+
     async def _again(self, *, gracefully: bool) -> None:
         await self.end(gracefully=gracefully)
+        for watcher in self.watchers.values():
+            await watcher.detach()
         self.failing.failures.clear()
         await self.begin()
 
@@ -235,41 +271,60 @@ class Stage:
         for name in THREADS:
             with suppress(InputRefused):
                 await (await self.system.thread(name)).resume()
-        for _ in range(200):
+        for _ in range(1_000):
             await settle()
             for token in list(self.tokens.values()):
                 with suppress(InputRefused):
                     await self.system.deliver(token, "delivered at last")
-            self.clock.advance(10 * SECOND)
+            if await self._rests():
+                return
+            self.clock.advance(20 * SECOND)
+        raise AssertionError("it comes to no rest")
+
+    async def _rests(self) -> bool:
+        waiting = [await self.store.read_inbox(name) for name in THREADS]
+        idle = [state.activity == "idle" for state in await self.system.threads()]
+        owed = [row for row in await self.store.read_effects() if row.state != "accepted"]
+        return all(idle) and not any(waiting) and not owed
 
     async def check(self) -> None:
         assert max(self.paid.values(), default=1) == 1
         for name in THREADS:
             with suppress(InputRefused):
                 await self._check(await self.system.thread(name))
-        assert [row for row in await self.store.read_effects() if row.state != "accepted"] == []
 
     async def _check(self, agent: ThreadHandle) -> None:
         state, items = await agent.state(), await agent.history()
         assert (state.activity, state.status) == ("idle", "open")
-        assert [one for one in await self.store.read_inbox(agent.thread_id)] == []
+        assert await self.store.read_inbox(agent.thread_id) == ()
         words = Counter(item.content for item in items if isinstance(item, UserItem) and not item.origin)
         assert words == Counter(words for name, words in self.said if name == agent.thread_id)
         calls = [item.id for item in items if isinstance(item, CallItem)]
         answers = [item.call_id for item in items if isinstance(item, ResultItem)]
         assert calls == answers
         assert await self.system.verify(agent.thread_id) == state.version
+        watcher = self.watchers.setdefault(agent.thread_id, Watcher(agent))
+        await watcher.detach()
+        watcher.attach(agent)
+        await settle()
+        assert retell(watcher.events) == retell([event async for event in agent.events(follow=False)])
+        await watcher.detach()
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_in_the_end_nothing_is_lost_done_twice_or_left_hanging(seed: int) -> None:
+    stage = Stage(seed)
+    alone = bool(seed % 3)
+
     async def scenario() -> None:
-        stage = Stage(seed)
-        await stage.begin()
-        for _ in range(stage.chance.randrange(20, 120)):
-            await stage.act()
-        await stage.come_to_rest()
-        await stage.check()
-        await stage.end(gracefully=True)
+        async with AsyncExitStack() as stack:
+            if not alone:
+                await stack.enter_async_context(stage.neighbour())
+            await stage.begin()
+            for _ in range(stage.chance.randrange(20, 120)):
+                await stage.act()
+            await stage.come_to_rest()
+            await stage.check()
+            await stage.end(gracefully=True)
 
     run(scenario)

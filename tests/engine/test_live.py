@@ -39,54 +39,24 @@ from hibernaut.testing.clock import ManualClock
 from hibernaut.testing.gates import Gate
 from hibernaut.tools.context import ToolContext
 from hibernaut.tools.tool import tool
-from tests.engine.scenario import MINUTE, FailingStore, killed, retell, run, settle, story, system, until_activity
+from tests.engine.scenario import (
+    MINUTE,
+    FailingStore,
+    Watcher,
+    killed,
+    retell,
+    run,
+    settle,
+    story,
+    system,
+    until_activity,
+)
 
 
 @tool
 async def note() -> str:
     """Take a note."""
     return "noted"
-
-
-class Watcher:
-    """Somebody who reads a feed, is cut off, and comes back with the last cursor."""
-
-    def __init__(self, agent: ThreadHandle) -> None:
-        self._agent = agent
-        self.events: list[AgentEvent] = []
-        self._reading: asyncio.Task[None] | None = None
-
-    @property
-    def cursor(self) -> str:
-        return self.events[-1].cursor if self.events else ""
-
-    def texts(self) -> list[str]:
-        return [event.text for event in self.events if isinstance(event, TextChunk)]
-
-    def attach(self, agent: ThreadHandle | None = None) -> None:
-        self._agent = agent or self._agent
-        self._reading = asyncio.create_task(self._read())
-
-    async def detach(self) -> None:
-        if self._reading is not None:
-            self._reading.cancel()
-            await asyncio.wait([self._reading])
-            self._reading = None
-
-    async def ended(self) -> None:
-        assert self._reading is not None
-        await self._reading
-
-    async def toggle(self) -> None:
-        if self._reading is None:
-            self.attach()
-        else:
-            await self.detach()
-
-    async def _read(self) -> None:
-        async with aclosing(self._agent.events(self.cursor)) as events:
-            async for event in events:
-                self.events.append(event)
 
 
 async def replay(agent: ThreadHandle) -> list[str]:

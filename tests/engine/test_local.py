@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import AsyncGenerator
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ from hibernaut.errors import StoreBusy, StoreCorrupt, StoreFull
 from hibernaut.kernel.commit import SliceCommit
 from hibernaut.kernel.limits import ThreadOptions
 from hibernaut.messages.events import Usage
-from hibernaut.messages.inputs import Delivered
+from hibernaut.messages.inputs import Command, Delivered
 from hibernaut.messages.items import ReasoningItem, UserItem
 from hibernaut.messages.parts import Image, Text
 from hibernaut.messages.stream import CallDelta, CallEnded, CallStarted, Finish, StreamPiece, TextDelta
@@ -568,6 +569,25 @@ def test_a_stop_ends_the_stream_and_holds_what_comes_until_the_thread_is_resumed
             await agent.resume()
             await agent.send("Go on")
             await until_told(agent, "says: I was  [interrupted]", "notice: stopped enough", "says: Yes.")
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    "orders, status",
+    [(["stop", "resume"], "open"), (["stop", "resume", "stop"], "stopped"), (["park", "resume"], "open")],
+)
+def test_orders_that_arrive_together_are_carried_out_in_their_order(orders: list[Any], status: str) -> None:
+    store, clock = MemoryStore(), ManualClock()
+
+    async def scenario() -> None:
+        async with system([], store=store, clock=clock, run=False) as client:
+            agent = await client.launch(thread_id="t")
+            for order in orders:
+                await client.command("t", Command(order))
+        async with system([], store=store, clock=clock) as it:
+            agent = await it.thread("t")
+            assert (await agent.wait_idle()).status == status
 
     run(scenario)
 

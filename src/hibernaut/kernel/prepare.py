@@ -222,6 +222,8 @@ def _timer(draft: Draft, content: Timer, arrived: Delivered) -> Disposition | No
 def _command(draft: Draft, content: Command) -> Disposition:
     head = draft.head
     if content.action == "resume":
+        if head.status != "open":  # it was stopped or parked by an input before this one
+            _resume(draft)
         return Disposition.ACCEPTED
     if content.action == "cancel":
         call = head.calls.get(content.call_id)
