@@ -25,7 +25,7 @@ from hibernaut.errors import (
 )
 from hibernaut.ids import Ids, RandomIds
 from hibernaut.kernel.commit import NewThread
-from hibernaut.kernel.config import Authority, LaunchConfig, encode_config
+from hibernaut.kernel.config import Authority, LaunchConfig, checked_config, encode_config
 from hibernaut.kernel.head import Head, Status, decode_head, encode_head
 from hibernaut.kernel.limits import ThreadOptions, check_options
 from hibernaut.kernel.receipt import Receipt, decode_receipt, verify_chain
@@ -42,14 +42,16 @@ from hibernaut.messages.inputs import (
     urgency,
 )
 from hibernaut.messages.items import Item, decode_page
-from hibernaut.messages.parts import Content, is_blank
+from hibernaut.messages.parts import Content, Part, is_blank
 from hibernaut.messages.published import decode_published
+from hibernaut.messages.text import clean
 from hibernaut.models.protocol import Model, ModelSource
 from hibernaut.models.source import Models
 from hibernaut.state import ThreadState, state_of
 from hibernaut.stores.memory import MemoryStore
 from hibernaut.stores.owners import this_owner
 from hibernaut.stores.protocol import Outcome, Store, ThreadRow
+from hibernaut.tools.builtin import BUILT_IN
 from hibernaut.tools.results import fit
 from hibernaut.tools.results import outcome as outcome_of
 from hibernaut.tools.tokens import read as read_token
@@ -96,18 +98,22 @@ class AgentSystem:
         clock: Clock | None = None,
         ids: Ids | None = None,
     ) -> None:
+        if max_slices < 1:
+            raise ConfigurationError(f"max_slices is {max_slices}; with none at a time nothing would ever run")
         self._tools = _by_name(tools)
         self._models, self._model = _models(model, models)
         self._store_given = store
         self._store: Store | None = None
         if options is not None:
             check_options(options)
-        self._defaults = LaunchConfig(
-            instructions=instructions,
-            model=self._model,
-            tools=tuple(self._tools) if run or self._tools else None,
-            tenant=tenant,
-            options=options or ThreadOptions(),
+        self._defaults = checked_config(
+            LaunchConfig(
+                instructions=instructions,
+                model=self._model,
+                tools=tuple(self._tools) if run or self._tools else None,
+                tenant=tenant,
+                options=options or ThreadOptions(),
+            )
         )
         self._run = run
         self._max_slices = max_slices
@@ -396,19 +402,27 @@ class AgentSystem:
         Raises:
             MalformedInput: it is blank. TooLarge.
         """
+        check_name("thread id", thread_id)
+        if message_id is not None:
+            check_name("message id", message_id)
+        if user:
+            check_name("user", user)
         given = "" if metadata is None else to_json(dict(metadata))
         said = InputMessage(message_id or self._ids.new("msg"), thread_id, UserText(content, user), "api", given)
-        message = await self._admit(said)
-        if is_blank(message.content.content):  # type: ignore[union-attr]  # it is the user text of the line above
-            raise MalformedInput("the text is blank")
-        return message
+        return await self._admit(said)
 
     async def _admit(self, message: InputMessage) -> InputMessage:
         """Clean what a message carries, and store beside it what is too large for it."""
         content = message.content
         if not isinstance(content, UserText | ToolResult | Event):
             return message
+        given: object = content.content
+        parts = given if isinstance(given, tuple) else (None,)
+        if not isinstance(given, str) and not all(isinstance(part, Part) for part in parts):
+            raise MalformedInput(f"a {type(given).__name__} is no content; give a text, or a tuple of Text and Image")
         fitted, blobs = fit(content.content)
+        if isinstance(content, UserText) and is_blank(fitted):
+            raise MalformedInput("the text is blank")
         if blobs:
             await self.store.put([], self._clock.now(), blobs=blobs)
         return replace(message, content=replace(content, content=fitted))
@@ -433,17 +447,20 @@ class AgentSystem:
             self._models.resolve(model)
         if options is not None:
             check_options(options)
-        return replace(
-            defaults,
-            instructions=defaults.instructions if instructions is None else instructions,
-            model=model or defaults.model,
-            tools=defaults.tools if tools is None else tuple(tools),
-            options=options or defaults.options,
-            authority=authority or defaults.authority,
-            user=user,
+        return checked_config(
+            replace(
+                defaults,
+                instructions=defaults.instructions if instructions is None else instructions,
+                model=model or defaults.model,
+                tools=defaults.tools if tools is None else tuple(tools),
+                options=options or defaults.options,
+                authority=authority or defaults.authority,
+                user=user,
+            )
         )
 
     def _new_thread(self, name: str, config: LaunchConfig, metadata: Mapping[str, Any] | None) -> NewThread:
+        check_name("thread id", name)
         digest, body = encode_config(config)
         given = "" if metadata is None else to_json(dict(metadata))
         head = Head(name, self._ids.salt(), digest, metadata=given)
@@ -456,9 +473,26 @@ class AgentSystem:
             UnknownThread, ThreadClosed.
         """
         await self.row(thread_id)
+        command = replace(command, reason=clean(command.reason))
         message = InputMessage(self._ids.new("cmd"), thread_id, command, "operator")
         (outcome,) = await self.store.put([message], self._clock.now())
         _refuse(outcome, thread_id)
+
+
+LONGEST_NAME = 200
+"""Characters of a thread id, a message id or a user."""
+
+
+def check_name(what: str, name: object) -> None:
+    """Check that something can be a name that is stored and shown.
+
+    Raises:
+        MalformedInput: saying why not.
+    """
+    if not isinstance(name, str) or not name or len(name) > LONGEST_NAME:
+        raise MalformedInput(f"a {what} is a text of 1 to {LONGEST_NAME} characters")
+    if not name.isprintable():
+        raise MalformedInput(f"the {what} {name!r} has characters in it that cannot be shown")
 
 
 class ThreadHandle:
@@ -562,8 +596,13 @@ def _refuse(outcome: Outcome, thread_id: str) -> None:
 
 def _by_name(functions: Iterable[AnyTool | Callable[..., Any]]) -> dict[str, AnyTool]:
     tools: dict[str, AnyTool] = {}
+    for_all = {entry.__name__ for entry in BUILT_IN}
     for function in functions:
         one = function if isinstance(function, Tool) else tool(function)
+        if one.name in for_all:
+            raise ConfigurationError(
+                f"{one.name!r} is a tool that every thread has; rename {one.where} with @tool(name=…)"
+            )
         if one.name in tools:
             both = f"{tools[one.name].where} and {one.where}"
             raise ConfigurationError(f"two tools are called {one.name!r}, {both}: rename one with @tool(name=…)")

@@ -106,7 +106,6 @@ def deferred(invoke: Invoke, folder: Path) -> str:
         (("it passed",), None, "It says: it passed"),
         (("it failed", "--error"), None, "It says: it failed"),
         (("-",), b"caf\xe9\n", "It says: caf\ufffd"),
-        ((), None, "It says: Done."),
     ],
 )
 def test_a_result_is_delivered_with_nobody_running_and_read_by_the_next_engine(

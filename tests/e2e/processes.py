@@ -2,6 +2,7 @@
 
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -66,6 +67,11 @@ def environment(**more: str) -> dict[str, str]:
     return {**kept, "HIBERNAUT_STORE": "agents.db", "TERM": "xterm", **more}
 
 
+def heed_ctrl_c() -> None:
+    """Let a child heed Ctrl-C, though the tests may have been started in the background, where it is ignored."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 class Command:
     """A command that runs in a folder of its own."""
 
@@ -78,6 +84,7 @@ class Command:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             encoding="utf-8",
+            preexec_fn=heed_ctrl_c,  # noqa: PLW1509  # the test has no threads
         )
 
     def read_until(self, pattern: str) -> str:

@@ -15,7 +15,7 @@ from hibernaut.cli.starting import Setting
     )
 )
 @click.argument("token", type=options.WORD)
-@click.argument("result", default="")
+@click.argument("result")
 @options.stores(required=True)
 @click.option("--error", "is_error", is_flag=True, help="The work failed; RESULT says how.")
 def deliver(token: str, result: str, store: str, *, is_error: bool) -> None:
@@ -29,6 +29,6 @@ def deliver(token: str, result: str, store: str, *, is_error: bool) -> None:
 
 async def _deliver(setting: Setting, token: str, result: str, *, is_error: bool) -> int:
     async with opened(setting, must_exist=True) as system:
-        await system.deliver(token, result or None, is_error=is_error)
+        await system.deliver(token, result, is_error=is_error)
     click.echo("accepted")
     return ANSWERED

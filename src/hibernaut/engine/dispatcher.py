@@ -54,8 +54,8 @@ NOT_HERE = "{tool} cannot be used here: this engine keeps nothing between messag
 
 _NOTHING = object()
 
-FROM_A_STRANGER = (Exception, SystemExit, asyncio.CancelledError)
-"""What a tool may raise and is its answer then."""
+FROM_A_STRANGER = BaseException
+"""What a tool may raise and is its answer then: anything, unless it is told to end or Ctrl-C was pressed."""
 
 Ending = Callable[[], Awaitable[object]]
 """Writes down how a call ended. Doing it twice is as good as once."""
@@ -69,6 +69,12 @@ class Work(msgspec.Struct, frozen=True):
     tenant: str
     user: str
     metadata: str
+
+
+class _Exit(msgspec.Struct, frozen=True):
+    """A tool wanted the process to exit."""
+
+    error: SystemExit
 
 
 class Dispatcher:
@@ -99,6 +105,8 @@ class Dispatcher:
         self._ending = False
         self._secret = b""
         self._threads = Threads()
+        self._left_alone: set[asyncio.Task[object]] = set()
+        """Functions with a time-out; held here so that none is collected while it runs."""
 
     @property
     def running(self) -> int:
@@ -213,8 +221,11 @@ class Dispatcher:
             return partial(self._store_result, effect, work.thread_id, gone)
         limit = asyncio.timeout(tool.timeout / 1000 if tool.timeout else None)
         try:
-            arguments = tool.keywords(effect.arguments, await self._context(tool, work))
-            async with limit:
+            context = await self._context(tool, work) if tool.signature.context_parameter else None
+            arguments = tool.keywords(effect.arguments, context)
+            if tool.timeout:
+                value = await self._value_in_time(tool, arguments, limit)
+            else:
                 value = await self._value(tool, arguments)
             outcome = _outcome(value, effect)
         except FROM_A_STRANGER as error:
@@ -225,12 +236,34 @@ class Dispatcher:
 
     def _failure(self, error: BaseException, tool: AnyTool, limit: asyncio.Timeout) -> Outcome:
         """Return what a tool's failure is as its answer. A cancellation is one when nobody asked for it."""
-        if isinstance(error, asyncio.CancelledError) and is_asked_to_end():
+        asked = isinstance(error, asyncio.CancelledError) and is_asked_to_end()
+        if asked or isinstance(error, KeyboardInterrupt | GeneratorExit):
             raise error
         if isinstance(error, TimeoutError) and limit.expired():
             return _too_late(tool)
         logger.info("tool %s failed", tool.name, exc_info=error)
         return failure(error)
+
+    async def _value_in_time(self, tool: AnyTool, arguments: dict[str, object], limit: asyncio.Timeout) -> object:
+        """Wait for a function no longer than it may run; one that does not heed its cancellation is left to itself."""
+        task = asyncio.get_running_loop().create_task(self._value_or_exit(tool, arguments))
+        self._left_alone.add(task)
+        task.add_done_callback(self._left_alone.discard)
+        try:
+            async with limit:
+                await asyncio.wait([task])
+        finally:
+            task.cancel()
+        value = task.result()
+        if isinstance(value, _Exit):
+            raise value.error
+        return value
+
+    async def _value_or_exit(self, tool: AnyTool, arguments: dict[str, object]) -> object:
+        try:
+            return await self._value(tool, arguments)
+        except SystemExit as error:  # raised in a task of its own it would end the event loop
+            return _Exit(error)
 
     async def _value(self, tool: AnyTool, arguments: dict[str, object]) -> object:
         if tool.threaded:

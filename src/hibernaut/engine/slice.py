@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 import msgspec
@@ -27,8 +27,8 @@ from hibernaut.kernel.turn import TurnBuffer
 from hibernaut.messages.inputs import Delivered
 from hibernaut.messages.items import encode_page
 from hibernaut.messages.stream import StreamPiece
-from hibernaut.models.errors import ConnectionLost, Refused
-from hibernaut.models.protocol import ModelRequest, ModelSource
+from hibernaut.models.errors import ConnectionLost, ModelDefect, Refused
+from hibernaut.models.protocol import Model, ModelInfo, ModelRequest, ModelSource
 from hibernaut.stores.protocol import Claim, Store
 from hibernaut.version import build
 
@@ -224,13 +224,13 @@ class SliceRunner:
         one.known = len(draft.items)
         buffer = TurnBuffer()
         try:
-            model = self._models.resolve(name)
-            transcript = await fit_images(one.hot, model.info, self._store)
+            model, info = self._model(name)
+            transcript = await fit_images(one.hot, info, self._store)
             request = ModelRequest(name, launch.config.instructions, transcript, table.specs, head.thread_id)
             live = LiveTurn(head.thread_id, head.version, attempt, draft.items)
             self._feed.begin(live)
             inputs = frozenset([name for name, _ in draft.dispositions])
-            reason = await self._stream(model.stream(request), live, inputs, streaming)
+            reason = await self._stream(model, request, live, inputs, streaming)
             buffer.feed_all(live.pieces)
             if reason == "stalled":
                 raise ConnectionLost(f"no answer for {STALLED_AFTER / 1000:.0f} s")
@@ -253,9 +253,16 @@ class SliceRunner:
         fold_turn(draft, turn, table)
         one.asked = replace(asked, turn=TurnCommit.COMPLETE, usage=turn.usage)
 
+    def _model(self, name: str) -> tuple[Model, ModelInfo]:
+        model = self._models.resolve(name)
+        if not isinstance(info := getattr(model, "info", None), ModelInfo) or not hasattr(model, "stream"):
+            raise ConfigurationError(f"{model!r} is no model: it needs an `info` (a ModelInfo) and a method `stream`")
+        return model, info
+
     async def _stream(
         self,
-        pieces: AsyncGenerator[StreamPiece, None],
+        model: Model,
+        request: ModelRequest,
         live: LiveTurn,
         inputs: frozenset[str],
         streaming: Callable[[str], None] | None,
@@ -263,8 +270,9 @@ class SliceRunner:
         """Read the stream into `live.pieces`; return why it was stopped, "" if it was not."""
         thread_id, feed, received = live.thread_id, self._feed, live.pieces
         stream = self.streams[thread_id] = LiveStream(received, self._clock.now(), inputs)
-        whole = False
+        whole, pieces = False, None
         try:
+            pieces = model.stream(request)
             if streaming is not None:
                 streaming(thread_id)
             async for piece in pieces:
@@ -279,9 +287,15 @@ class SliceRunner:
                 raise ConnectionLost("the provider cancelled the stream") from error
         except TimeoutError as error:
             raise ConnectionLost(f"the provider gave up: {str(error) or 'it took too long'}") from error
+        except ModelError:
+            raise
+        except Exception as error:
+            # A model is a stranger too: what its code raises parks its thread, with the words of the error.
+            logger.exception("the model of thread %s failed", thread_id)
+            raise ModelDefect(f"{type(error).__name__}: {error}") from error
         finally:
             del self.streams[thread_id]
-            if not whole:
+            if not whole and pieces is not None and hasattr(pieces, "aclose"):
                 await pieces.aclose()
         if whole and stream.reason:
             stream.was_stopped()  # the provider swallowed the cancellation and went on

@@ -6,7 +6,9 @@ Code is found again by name at resume; the configuration itself never changes.
 import msgspec
 
 from hibernaut.codec import decoder_of, pack, sha256, unpack
+from hibernaut.errors import ConfigurationError
 from hibernaut.kernel.limits import ThreadOptions
+from hibernaut.messages.text import clean
 
 
 class Authority(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -30,6 +32,21 @@ class LaunchConfig(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 _decoder = decoder_of(LaunchConfig)
+
+
+def checked_config(config: LaunchConfig) -> LaunchConfig:
+    """Return a configuration that can be stored and read again: its instructions cleaned, its types right.
+
+    Raises:
+        ConfigurationError: naming what is of another type than it should be.
+    """
+    try:
+        config = msgspec.convert(msgspec.to_builtins(config), LaunchConfig)
+    except (msgspec.ValidationError, TypeError) as error:
+        raise ConfigurationError(f"a thread cannot be launched like this: {error}") from None
+    if not (config.user + config.tenant + config.model).isprintable():
+        raise ConfigurationError("user, tenant and model of a thread must be texts that can be shown")
+    return msgspec.structs.replace(config, instructions=clean(config.instructions))
 
 
 def encode_config(config: LaunchConfig) -> tuple[bytes, bytes]:

@@ -150,5 +150,7 @@ def _raw_items(page: bytes) -> list[msgspec.Raw]:
 def _decode_item(raw: msgspec.Raw) -> Item:
     try:
         return _item_decoder.decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except UnicodeDecodeError as error:
+        raise StoreCorrupt(f"a page of history cannot be read: {error}") from error
+    except msgspec.DecodeError:
         return Unknown(bytes(raw))

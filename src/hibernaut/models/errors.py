@@ -8,7 +8,8 @@
     ├── InvalidRequest         the provider will never take this request
     ├── AuthenticationFailed   no or a wrong key
     ├── Refused                the model declined to answer
-    └── OutputTruncated        the output limit left nothing that can be used
+    ├── OutputTruncated        the output limit left nothing that can be used
+    └── ModelDefect            the model's own code failed
 
 `retryable` ones are tried again, a bounded number of times; the others park the thread with the provider's words.
 """
@@ -74,3 +75,9 @@ class OutputTruncated(ModelError):
     """The output limit was reached before there was anything to use."""
 
     code = "output_truncated"
+
+
+class ModelDefect(ModelError):
+    """The model's own code raised something that is none of these errors."""
+
+    code = "model_defect"

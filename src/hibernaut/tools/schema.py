@@ -344,7 +344,12 @@ def _schemas(hints: list[Any], places: list[str]) -> tuple[list[Schema], dict[st
                 f"{place} has a type that a tool cannot take: {reason}. Take {_TAKEN}, and make the rest of it inside"
             ) from error
     # All at once, so that two classes of one name get two definitions.
-    found, definitions = msgspec.json.schema_components(hints, schema_hook=functools.partial(_model_schema, models))
+    try:
+        found, definitions = msgspec.json.schema_components(hints, schema_hook=functools.partial(_model_schema, models))
+    except KeyError as error:  # msgspec before 0.23
+        raise ToolDefinitionError(
+            f"{places[0]} and others take two classes of one name, {error}: rename one"
+        ) from error
     everywhere: dict[_Values, list[JSON]] = {}
     for hint, schema in zip(hints, found, strict=True):
         here: dict[_Values, list[JSON]] = {}

@@ -72,7 +72,7 @@ class Tool(msgspec.Struct, Generic[P, R_co], frozen=True, kw_only=True, eq=False
         """Where the function was written, for messages."""
         return _where(self.function)
 
-    def keywords(self, arguments: str, context: ToolContext) -> dict[str, Any]:
+    def keywords(self, arguments: str, context: ToolContext | None) -> dict[str, Any]:
         """Return what to call the function with.
 
         Raises:
