@@ -4,6 +4,7 @@
 """
 
 import contextlib
+import errno
 import os
 import sys
 from importlib import import_module
@@ -117,11 +118,23 @@ def hibernaut() -> None:
     """
 
 
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+
+
 def main() -> NoReturn:
     """Run the command and exit."""
+    if sys.stdout is None:  # it was closed by whoever started us
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115  # a device, open to the end
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
             reconfigure(errors="replace")
-    hibernaut.main(prog_name="hibernaut")
+    try:
+        hibernaut.main(prog_name="hibernaut")
+    except OSError as error:
+        if error.errno not in _NO_ROOM or error.filename is not None:
+            raise
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or what is left would be written once more at the end
+        click.echo(f"Error: the output cannot be written: {error.strerror}", err=True)
+        sys.exit(1)
     raise AssertionError("click exits")
