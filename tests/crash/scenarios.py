@@ -140,7 +140,8 @@ def _interrupted(life: Life, how: str, *, idempotent: bool) -> Play:
         await life.until(lambda seen: bool(life.world.of("began")) or seen.answered("work"))
         await life.say("m2", "How far are you?")
         await life.until(lambda seen: seen.said("How far are you?"))
-        life.gate("work").set()
+        if how == "detach":
+            life.gate("work").set()
         await life.settle()
 
     def answer(request: ModelRequest) -> ScriptedTurn:
