@@ -558,3 +558,36 @@ def test_a_tool_that_takes_its_time_to_end_keeps_nobody_from_being_heard(tmp_pat
             cleaned.set()
 
     run(scenario)
+
+
+def test_a_cancellation_that_another_engine_did_not_hear_of_in_time_is_not_kept_for_ever() -> None:
+    """On this store nobody tells an engine what others write."""
+    store, clock, gate, finish = MemoryStore(), ManualClock(), Gate(), asyncio.Event()
+
+    @tool
+    async def pay() -> str:
+        """Pay."""
+        await finish.wait()
+        return "paid"
+
+    def answer(request: ModelRequest) -> ScriptedTurn:
+        return turn(gate) if request.thread_id == "busy" else call("pay")
+
+    async def scenario() -> None:
+        async with system(answer, pay, store=store, clock=clock, max_slices=1) as it:
+            await it.send("t", "Go")
+            await settle()
+            await it.send("busy", "Hold it up")
+            await gate.reached()
+            async with system([say("I see."), say("After all.")], pay, store=store, clock=clock) as other:
+                agent = await other.thread("t")
+                (running,) = (await agent.state()).calls
+                await agent.cancel(running.call_id)
+                await until_told(agent, "says: I see.")
+                finish.set()
+                await until_told(agent, "late_result: pay paid", "says: After all.")
+                await pass_time(clock, 10 * SECOND)
+                assert await store.read_effects() == []
+            gate.open()
+
+    run(scenario)

@@ -85,6 +85,7 @@ class Engine:
             self._note_due(not_before)
             self._unreleased.pop()
         await self.adopt()
+        self.dispatcher.look_after_cancellations()
 
     async def adopt(self) -> None:
         """Take over the effects of engines that died."""

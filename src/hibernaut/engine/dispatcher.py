@@ -102,6 +102,7 @@ class Dispatcher:
         self._on_rest = on_rest
         self._running: dict[str, asyncio.Task[None]] = {}
         self._cancelled: set[str] = set()
+        self._left_to_others: dict[str, tuple[Effect, str]] = {}
         self._ending = False
         self._secret = b""
         self._threads = Threads()
@@ -162,6 +163,12 @@ class Dispatcher:
                 call_id = row.effect.call_id
                 if row.effect.kind == "cancel" and call_id in self._running and call_id not in self._cancelled:
                     self._tasks.create_task(self._cancel(row.effect, row.thread_id))
+
+    def look_after_cancellations(self) -> None:
+        """Settle the cancellations left to others whose tool has ended before they heard of it."""
+        left, self._left_to_others = self._left_to_others, {}
+        for effect, thread_id in left.values():
+            self._tasks.create_task(self._cancel(effect, thread_id))
 
     async def join(self) -> None:
         """Return when no tool is at work."""
@@ -345,6 +352,7 @@ class Dispatcher:
             for row in await self._retry(self._store.read_effects, thread_id):
                 elsewhere = row.state != "accepted" and row.owner != self._owner.engine_id
                 if row.effect.request_id == effect.call_id and elsewhere:
+                    self._left_to_others[effect.request_id] = (effect, thread_id)
                     return
         await self._retry(self._store.settle_effects, [effect.call_id, effect.request_id])
 

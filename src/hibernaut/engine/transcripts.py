@@ -8,7 +8,7 @@ from hibernaut.messages.items import EventItem, Item, ResultItem, UserItem, deco
 from hibernaut.messages.parts import Image
 from hibernaut.stores.protocol import Store
 
-TRANSCRIPT_CACHE = 64 * 1024 * 1024
+TRANSCRIPT_CACHE = 32 * 1024 * 1024
 """Bytes of stored pages whose decoded form is kept, at most, over all threads."""
 
 
