@@ -6,16 +6,18 @@ import os
 import sys
 from pathlib import Path
 
+from hibernaut.errors import ConfigurationError
+
 
 def resident_bytes() -> int:
     """Return the resident memory of this process, after giving back what is not in use.
 
     Raises:
-        NotImplementedError: this is not Linux.
+        ConfigurationError: this is not Linux.
     """
     gc.collect()
     if sys.platform != "linux":
-        raise NotImplementedError(f"resident memory is not measured on {sys.platform}")
+        raise ConfigurationError(f"resident memory is measured on Linux only, not on {sys.platform}")
     ctypes.CDLL(None).malloc_trim(0)
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")

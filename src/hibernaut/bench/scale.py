@@ -16,6 +16,7 @@ from tempfile import TemporaryDirectory
 import msgspec
 
 from hibernaut.bench.memory import resident_bytes
+from hibernaut.engine.local import LOOK_EVERY, REST_AFTER
 from hibernaut.messages.events import Usage
 from hibernaut.messages.items import ResultItem
 from hibernaut.messages.stream import CallDelta, CallEnded, CallStarted, Finish, StreamPiece, TextDelta
@@ -26,7 +27,9 @@ from hibernaut.tools.tool import tool
 WAVE = 500
 """Agents that are driven at the same time."""
 
-CHUNKS = 12
+SETTLED = (REST_AFTER + 5 * LOOK_EVERY) / 1000
+"""Seconds after which a resting engine has dropped what it had decoded."""
+
 COMMAND = '{"command":"cargo test --workspace"}'
 
 _SENTENCES = (
@@ -125,7 +128,7 @@ async def scale(agents: int, turns: int, store: str = "memory", *, wave: int = W
         where = ":memory:" if store == "memory" else str(Path(folder) / "agents.db")
         async with AgentSystem(model=workload, tools=[run_command], store=where) as system:
             await _drive(system, workload, [f"warm-{number}" for number in range(50)], 2)
-            await asyncio.sleep(1.5)  # the engine drops what it decoded once nothing has happened for a second
+            await asyncio.sleep(SETTLED)
             resident, stored = resident_bytes(), await system.store.stored_bytes()
             completions, workload.text_bytes = system.completions, 0
             began = time.perf_counter()
@@ -134,7 +137,7 @@ async def scale(agents: int, turns: int, store: str = "memory", *, wave: int = W
                 await _drive(system, workload, names, turns)
             seconds = time.perf_counter() - began
             completions = system.completions - completions
-            await asyncio.sleep(1.5)
+            await asyncio.sleep(SETTLED)
             resident, stored = resident_bytes() - resident, await system.store.stored_bytes() - stored
     return ScaleResult(
         store=store,
