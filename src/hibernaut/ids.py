@@ -55,3 +55,9 @@ def call_id(salt: bytes, version: int, position: int) -> str:
     """
     digest = hashlib.sha256(b"%b|%d|%d" % (salt, version, position)).digest()
     return "call_" + base32(digest[:10])
+
+
+def child_of(salt: bytes, origin: str) -> tuple[str, bytes]:
+    """Derive the thread id and the salt of the child that a thread makes for a call or an event, named by `origin`."""
+    digest = hashlib.sha256(b"%b|child|%b" % (salt, origin.encode())).digest()
+    return "thread_" + base32(digest[:15]), digest[15:23]

@@ -10,6 +10,7 @@ import msgspec
 
 from hibernaut.kernel.commit import Disposition, Effect, SliceCommit
 from hibernaut.kernel.draft import Draft
+from hibernaut.kernel.ending import NOT_RUN, STOPPED, WOKEN
 from hibernaut.kernel.fold import (
     Failure,
     Judged,
@@ -23,7 +24,7 @@ from hibernaut.kernel.fold import (
 )
 from hibernaut.kernel.head import Head, LoadedHead, decode_head, encode_head
 from hibernaut.kernel.limits import ThreadOptions
-from hibernaut.kernel.prepare import INTERRUPTED, NOT_RUN, STILL_RUNNING, STOPPED, WOKEN, prepare
+from hibernaut.kernel.prepare import INTERRUPTED, STILL_RUNNING, prepare
 from hibernaut.kernel.receipt import Receipt, TurnCommit, decode_receipt, verify_chain
 from hibernaut.kernel.seal import NOT_ASKED, Asked, seal
 from hibernaut.kernel.transcript import MISSING_RESULT, Transcript, validate

@@ -9,8 +9,11 @@ from hibernaut.messages.items import (
     EventItem,
     Item,
     NoticeItem,
+    QuestionEndItem,
+    QuestionItem,
     ReasoningItem,
     ResultItem,
+    SpawnItem,
     SummaryItem,
     TextItem,
     Unknown,
@@ -27,6 +30,9 @@ _KINDS: dict[type[Item], str] = {
     ResultItem: "result",
     EventItem: "event",
     SummaryItem: "summary",
+    SpawnItem: "child",
+    QuestionItem: "question",
+    QuestionEndItem: "question over",
     NoticeItem: "notice",
     Unknown: "unknown",
 }
@@ -61,6 +67,13 @@ def text_of(item: Item) -> str:
             return item.text
         case CallItem():
             return item.arguments
+        case SpawnItem():
+            return f"{item.thread_id}{', for an event' if item.event else ''}"
+        case QuestionItem():
+            choices = ", ".join(f"{number} {choice}" for number, choice in enumerate(item.choices, 1))
+            return f"{item.prompt} [{choices}]{f' {item.url}' if item.url else ''}"
+        case QuestionEndItem():
+            return f"{item.outcome}: {item.text}"
         case Unknown():
             return "(written by a newer version)"
         case _:

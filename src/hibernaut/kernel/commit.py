@@ -55,7 +55,11 @@ class Outgoing(msgspec.Struct, frozen=True):
 
 
 class NewThread(msgspec.Struct, frozen=True):
-    """A thread to be made: its head and its launch configuration (by digest)."""
+    """A thread to be made: its head and its launch configuration (by digest).
+
+    One that a commit spawns belongs to the tenant of the thread that spawns it, whatever `tenant` says; its
+    `config_body` is empty, since the store has that configuration.
+    """
 
     thread_id: str
     tenant: str
@@ -63,6 +67,10 @@ class NewThread(msgspec.Struct, frozen=True):
     config: bytes
     config_body: bytes
     created: int
+    parent: str = ""
+    """The thread that spawns it; "" for a root."""
+    root: str = ""
+    """The thread at the top of its tree; "" for a root."""
 
 
 class Blob(msgspec.Struct, frozen=True):
@@ -96,5 +104,7 @@ class SliceCommit(msgspec.Struct, frozen=True):
     """Request ids of effects that are over."""
     continues: bool = False
     """The thread has something to do without any further input: it stays ready."""
+    asking: int = 0
+    """Questions of the thread that wait for a person, from now on."""
     at: int = 0
     """The moment of the commit."""

@@ -10,7 +10,7 @@ from hibernaut.ids import call_id
 from hibernaut.kernel.commit import Disposition, Effect, NewThread, Outgoing
 from hibernaut.kernel.head import Call, CallState, Head
 from hibernaut.kernel.limits import REMEMBERED_ARGUMENTS, REMEMBERED_CALLS, ThreadOptions
-from hibernaut.messages.inputs import InputMessage, Timer, TimerPurpose, ToolResult
+from hibernaut.messages.inputs import InputContent, InputMessage, Report, Timer, TimerPurpose, ToolResult
 from hibernaut.messages.items import EventItem, Item, NoticeItem, ResultItem
 from hibernaut.messages.parts import Content, plain_text
 from hibernaut.messages.text import excerpt
@@ -31,21 +31,28 @@ class Draft:
     """
 
     __slots__ = (
+        "blocked",
         "calls",
+        "closing",
+        "compacting",
         "deferred",
         "dispositions",
         "dropped",
         "effects",
         "events",
+        "family",
         "head",
         "items",
         "now",
+        "open_before",
         "options",
         "outgoing",
+        "patience",
         "queueing",
         "retrying",
         "settled",
         "spawned",
+        "turn_end",
     )
 
     def __init__(self, head: Head, options: ThreadOptions, now: int) -> None:
@@ -66,6 +73,20 @@ class Draft:
         """An input before the present one waits for an open call."""
         self.retrying = False
         """It is time to try again after a failure."""
+        self.compacting = False
+        """An operator wants the history compacted."""
+        self.family = 0
+        """Threads that live below the root of this one's tree."""
+        self.open_before = head.turn
+        """Calls that the stored history leaves open."""
+        self.turn_end = 0
+        """How many items there are up to the end of the turn that the model has just made."""
+        self.closing: tuple[str, str] | None = None
+        """The model ends the thread with this turn: why, and its report."""
+        self.blocked: set[str] = set()
+        """Subscriptions of which an event waits: those behind it wait too."""
+        self.patience: dict[str, int] = {}
+        """Messages that wait for something else than an open call, and until when."""
 
     def notice(self, kind: str, text: str = "") -> None:
         """Tell people what happened to the thread."""
@@ -78,6 +99,16 @@ class Draft:
         content = Timer(purpose, due, call)
         self.outgoing.append(Outgoing(InputMessage(message_id, head.thread_id, content, "engine"), due))
         return message_id
+
+    def send(self, message_id: str, content: InputContent, thread_id: str = "") -> None:
+        """Put a message into the inbox of a thread; this one's by default."""
+        to = thread_id or self.head.thread_id
+        self.outgoing.append(Outgoing(InputMessage(message_id, to, content, f"thread:{self.head.thread_id}")))
+
+    def report(self, message_id: str, content: Content) -> None:
+        """Tell the parent something."""
+        if self.head.link is not None:
+            self.send(message_id, Report(self.head.thread_id, content), self.head.link.parent)
 
     # What the model owes
 
@@ -194,28 +225,30 @@ class Draft:
         final: bool = False,
         is_error: bool = False,
         display: str = "",
+        thread_id: str = "",
     ) -> None:
         """Put an event about a call into the history."""
         head = self.head
         name = call_id(head.salt, head.version + 1, EVENT_POSITIONS + self.events)
         self.events += 1
         self.items.append(
-            EventItem(name, call.id, call.tool, call.arguments, content, source, final, is_error, display)
+            EventItem(name, call.id, call.tool, call.arguments, content, source, final, is_error, display, thread_id)
         )
         head.owes = True
 
     def tell_later(self, call: Call, content: str) -> None:
         """Send the thread word of a call that was cancelled beside the conversation; it arrives as an event."""
-        word = ToolResult(call.id, content, is_error=True)
-        self.outgoing.append(Outgoing(InputMessage(word_of(call), self.head.thread_id, word, "engine")))
+        self.send(word_of(call), ToolResult(call.id, content, is_error=True))
 
     # Bounds
 
     def park(self, reason: str) -> None:
-        """Give the thread up for now, visibly; user text or an operator tries again."""
-        self.head.status = "parked"
-        self.head.reason = reason
+        """Give the thread up for now, visibly; user text or an operator tries again. A parent hears of it."""
+        head = self.head
+        head.status = "parked"
+        head.reason = reason
         self.notice("parked", reason)
+        self.report(f"parked:{head.thread_id}:{head.version + 1}", f"It cannot go on, and waits for people: {reason}")
 
     def watch_repeats(self, call: Call, content: Content, *, is_error: bool) -> None:
         """Count calls that fail the same way in a row, and park the thread when there are too many."""

@@ -15,9 +15,12 @@ from hibernaut.messages.events import (
     CompletionStarted,
     Cursor,
     Notice,
+    QuestionAsked,
+    QuestionEnded,
     SubscriptionEvent,
     Summarized,
     TextChunk,
+    ThreadSpawned,
     ToolCall,
     ToolResult,
     Usage,
@@ -28,8 +31,11 @@ from hibernaut.messages.items import (
     EventItem,
     Item,
     NoticeItem,
+    QuestionEndItem,
+    QuestionItem,
     ReasoningItem,
     ResultItem,
+    SpawnItem,
     SummaryItem,
     TextItem,
     UserItem,
@@ -88,9 +94,35 @@ def event_of(thread_id: str, item: Item) -> AgentEvent | None:
                 final=item.final,
                 is_error=item.is_error,
                 display=item.display,
+                origin=item.thread_id,
             )
         case SummaryItem():
-            return Summarized(thread_id=thread_id, text=item.text, covers=item.covers)
+            return Summarized(
+                thread_id=thread_id, text=item.text, covers=item.covers, before=item.before, after=item.after
+            )
+        case SpawnItem():
+            return ThreadSpawned(thread_id=thread_id, child_id=item.thread_id, call_id=item.call_id, event=item.event)
+        case QuestionItem():
+            return QuestionAsked(
+                thread_id=thread_id,
+                question_id=item.id,
+                call_id=item.call_id,
+                prompt=item.prompt,
+                choices=item.choices,
+                default=item.default,
+                due=item.due,
+                url=item.url,
+            )
+        case QuestionEndItem():
+            return QuestionEnded(
+                thread_id=thread_id,
+                question_id=item.id,
+                call_id=item.call_id,
+                outcome=item.outcome,
+                choice=item.choice,
+                text=item.text,
+                user=item.user,
+            )
         case NoticeItem():
             return Notice(thread_id=thread_id, kind=item.kind, text=item.text)
         case _:

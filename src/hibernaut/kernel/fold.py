@@ -1,13 +1,17 @@
 """The second half of a round: what the model said becomes items, calls and effects, or a failure becomes a retry."""
 
 import re
+from collections.abc import Sequence
 from typing import Protocol
 
 import msgspec
 
 from hibernaut.codec import sha256
 from hibernaut.ids import call_id
+from hibernaut.kernel import questions
 from hibernaut.kernel.draft import Draft
+from hibernaut.kernel.ending import close
+from hibernaut.kernel.family import FamilyMatter, carry_out, finish
 from hibernaut.kernel.head import Call, CallMode
 from hibernaut.kernel.limits import BACKOFF_FIRST, BACKOFF_MOST, RETRY_AFTER_MOST
 from hibernaut.kernel.turn import Turn, TurnCall, TurnPart, TurnText
@@ -51,10 +55,13 @@ class Run(msgspec.Struct, frozen=True):
     passive: bool = False
 
 
+Verdict = Refusal | Settled | Rest | Run | FamilyMatter
+
+
 class Judged(msgspec.Struct, frozen=True):
     """What is to be done with a call, and its arguments as a JSON object."""
 
-    verdict: Refusal | Settled | Rest | Run
+    verdict: Verdict
     arguments: str = "{}"
 
 
@@ -82,31 +89,49 @@ def fold_turn(draft: Draft, turn: Turn, judge: CallJudge) -> None:
     draft.forget_failures()
     _count(draft, turn.usage)
     said = turn.parts if any(map(_says_something, turn.parts)) else ()
+    calls = _store(draft, said, judge, CUT_CALL if turn.reason == "length" else HALF_CALL)
+    if calls:
+        if draft.closing is not None:
+            close(draft, *draft.closing)
+        elif head.status == "open":
+            draft.dispatch()
+        draft.release_results()
+    elif turn.reason == "length":
+        _continue(draft, anything=bool(said))
+    elif said:
+        finish(draft, "".join([part.text for part in said if isinstance(part, TurnText)]))
+    if not said and turn.reason != "length":
+        draft.notice("empty_turn", "the model answered with nothing")
+    elif turn.reason != "length":
+        head.continuations = 0
+    if head.questions:
+        questions.sweep(draft)
+
+
+def _store(draft: Draft, said: Sequence[TurnPart], judge: CallJudge, cut: str) -> list[Call]:
+    """Take all that was said into the history, and find out what is to be done with each call."""
     calls: list[Call] = []
-    cut = CUT_CALL if turn.reason == "length" else HALF_CALL
+    matters: list[tuple[Call, FamilyMatter]] = []
     for part in said:
         if isinstance(part, TurnText):
             if _says_something(part):
                 draft.items.append(TextItem(part.text))
         elif isinstance(part, TurnCall):
-            calls.append(_store_call(draft, part, len(calls), judge, cut))
+            call, matter = _store_call(draft, part, len(calls), judge, cut)
+            calls.append(call)
+            if matter is not None:
+                matters.append((call, matter))
         else:
             draft.items.append(ReasoningItem(part.provider, part.data, part.text))
-    head.turn = tuple([call.id for call in calls])
-    draft.calls += head.turn
+    draft.head.turn = tuple([call.id for call in calls])
+    draft.calls += draft.head.turn
+    draft.turn_end = len(draft.items)
+    for call, matter in matters:
+        carry_out(draft, call, matter)
     for call in calls:
         if call.held is not None:
             draft.watch_repeats(call, call.held.content, is_error=call.held.is_error)
-    if calls:
-        if head.status == "open":
-            draft.dispatch()
-        draft.release_results()
-    if turn.reason == "length" and not calls:
-        _continue(draft, anything=bool(said))
-    elif not said:
-        draft.notice("empty_turn", "the model answered with nothing")
-    elif turn.reason != "length":
-        head.continuations = 0
+    return calls
 
 
 def _says_something(part: TurnPart) -> bool:
@@ -164,7 +189,9 @@ def _count(draft: Draft, usage: Usage) -> None:
         draft.head.usage = Usage(used.input + usage.input, used.output + usage.output, used.cached + usage.cached)
 
 
-def _store_call(draft: Draft, part: TurnCall, position: int, judge: CallJudge, cut: str) -> Call:
+def _store_call(
+    draft: Draft, part: TurnCall, position: int, judge: CallJudge, cut: str
+) -> tuple[Call, FamilyMatter | None]:
     head = draft.head
     name = call_id(head.salt, head.version + 1, position)
     if not part.complete:
@@ -187,10 +214,12 @@ def _store_call(draft: Draft, part: TurnCall, position: int, judge: CallJudge, c
             draft.notice("title", verdict.title)
     elif isinstance(verdict, Rest):
         call.mode, call.passive, call.delay, call.due = "rest", True, verdict.delay, verdict.due
+    elif not isinstance(verdict, Run):
+        return call, verdict
     else:
         call.mode, call.passive = verdict.mode, verdict.passive
         call.deadline = verdict.deadline or draft.options.call_deadline
-    return call
+    return call, None
 
 
 def _continue(draft: Draft, *, anything: bool) -> None:

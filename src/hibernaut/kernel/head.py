@@ -53,17 +53,84 @@ class Call(msgspec.Struct, omit_defaults=True):
     """When a `rest` ends; with neither, only input ends it."""
     version: int = 0
     """Head version whose commit made the call."""
+    last_event: str = ""
+    """Id of the last event of a subscription that was taken in."""
+    sequence: int = 0
+    """Its sequence number."""
+    minute: int = 0
+    """The minute (since 1970) in which its last event was taken in,"""
+    taken: int = 0
+    """and how many were in that minute."""
+
+
+class Summary(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Where the summary stands that the model is shown, and what comes after it.
+
+    It is in the page of head version `version`; what follows it begins with the page of version `kept`. It covers all
+    that was inherited and the first `covers` items of the thread's own.
+    """
+
+    version: int
+    kept: int
+    covers: int
 
 
 class Link(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Where a child hangs: its parent, the call that made it, and how much of the parent it inherits."""
+    """Where a child hangs: above it, the call that made it, and how much of its parent's history it inherits."""
 
-    parent: str
+    stack: tuple[str, ...]
+    """Thread ids from the root to the parent."""
     call_id: str
-    root: str
-    depth: int
-    version: int
-    """The child sees its parent's pages up to this head version."""
+    tool: str
+    """Of that call; a message of the parent is shown as an event of it."""
+    arguments: str = "{}"
+    event: bool = False
+    """It is a temporary thread for one event of a subscription."""
+    fresh: bool = False
+    """It inherits nothing."""
+    version: int = 0
+    """It inherits the pages of its parent up to this head version,"""
+    items: int = 0
+    """and so many items of the page after that."""
+    summary: Summary | None = None
+    """What stood for the beginning of its parent's history at that moment."""
+
+    @property
+    def parent(self) -> str:
+        """The thread that made it."""
+        return self.stack[-1]
+
+    @property
+    def root(self) -> str:
+        """The thread at the top of the tree."""
+        return self.stack[0]
+
+
+class Child(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A child that lives, and the call that made it: its reports are shown as events of that call."""
+
+    call_id: str
+    tool: str
+    arguments: str = "{}"
+    event: bool = False
+
+
+class Pending(msgspec.Struct, omit_defaults=True):
+    """A question of a call to a person. Once it has its `answer`, it stays until its call ends, for the call to read.
+
+    `orphaned`: the process that asked has ended, so that the answer is what the call is answered with.
+    """
+
+    call_id: str
+    prompt: str
+    choices: tuple[str, ...]
+    default: int = 0
+    due: int = 0
+    url: str = ""
+    asked: int = 0
+    """When, milliseconds since 1970."""
+    answer: int = -1
+    orphaned: bool = False
 
 
 class Head(msgspec.Struct, omit_defaults=True):
@@ -80,6 +147,14 @@ class Head(msgspec.Struct, omit_defaults=True):
     reason: str = ""
     """Why it is parked, stopped or closed."""
     link: Link | None = None
+    children: dict[str, Child] = {}
+    """Children that live, by thread id."""
+    questions: dict[str, Pending] = {}
+    """What waits for a person, by question id."""
+    reported: bool = False
+    """A child has told its parent something since it was last woken."""
+    refused: int = 0
+    """Inputs so far that were about nothing this thread has."""
     calls: dict[str, Call] = {}
     """The registry: every call that still matters, in the order they were made."""
     turn: tuple[str, ...] = ()
@@ -105,6 +180,16 @@ class Head(msgspec.Struct, omit_defaults=True):
     """Tokens that had been used when somebody last let the thread go on: its budget counts from there."""
     items: int = 0
     """Items of its own history so far."""
+    summary: Summary | None = None
+    """What stands for the beginning of its history."""
+    measured: int = 0
+    """Tokens of the last completion, prompt and answer, as the provider counted them; 0: unknown,"""
+    measured_items: int = 0
+    """and how many items of its own the thread had after it."""
+    fruitless: int = 0
+    """Tokens of the transcript when compacting it last came to too little; 0: it did not."""
+    overflowed: bool = False
+    """The model's window was too small for the last completion."""
     history: bytes = b""
     """SHA-256 chain over the pages: each is SHA-256(the one before, the page)."""
     receipts: bytes = b""

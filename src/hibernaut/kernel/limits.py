@@ -40,8 +40,43 @@ class ThreadOptions(msgspec.Struct, frozen=True, omit_defaults=True):
     call_deadline: int = 0
     """Milliseconds after which an open call is answered as timed out, unless its tool says otherwise; 0: never."""
 
+    max_depth: int = 4
+    """Threads between a child and its root, the root included."""
 
-_LEAST = {"parallel_calls": 1, "max_attempts": 1, "max_rounds": 1, "max_repeats": 1, "max_calls_per_turn": 1}
+    max_children: int = 16
+    """Children made by `spawn_thread` that may live at once."""
+
+    max_descendants: int = 256
+    """Threads below one root that may live at once."""
+
+    max_event_children: int = 8
+    """Events of one subscription that may be at work at once, each in its thread; the others wait in the inbox."""
+
+    max_events_per_minute: int = 600
+    """Events of one subscription that are taken in within a minute; the others wait in the inbox. 0: no bound."""
+
+    max_questions: int = 64
+    """Questions to a person that a thread may have open at once."""
+
+    context_window: int = 0
+    """Tokens of the model's window, where the model does not say or says too much; 0: what the model says."""
+
+    compact_at: int = 75
+    """Percent of the window above which the beginning of the history is replaced by a summary; 0: never by itself."""
+
+
+_LEAST = {
+    "parallel_calls": 1,
+    "max_attempts": 1,
+    "max_rounds": 1,
+    "max_repeats": 1,
+    "max_calls_per_turn": 1,
+    "max_event_children": 1,
+}
+
+
+_ALL = 100
+"""Percent."""
 
 
 def check_options(options: ThreadOptions) -> None:
@@ -54,6 +89,8 @@ def check_options(options: ThreadOptions) -> None:
         value = getattr(options, name)
         if isinstance(value, int) and value < (least := _LEAST.get(name, 0)):
             raise ConfigurationError(f"option {name} is {value}; it must be at least {least}")
+    if options.compact_at > _ALL:
+        raise ConfigurationError(f"option compact_at is {options.compact_at}; it is a percentage, at most {_ALL}")
     if options.on_user_text not in ("detach", "cancel"):
         raise ConfigurationError(f'option on_user_text is {options.on_user_text!r}; it is "detach" or "cancel"')
 

@@ -6,19 +6,36 @@ draft that says whether the model must be asked.
 
 from collections.abc import Sequence
 
+from hibernaut.kernel import questions
 from hibernaut.kernel.commit import Disposition
 from hibernaut.kernel.draft import Draft, word_of
+from hibernaut.kernel.ending import NOT_RUN, WOKEN, close, stop
+from hibernaut.kernel.family import can_go_deeper, can_route, hear_parent, hear_report, route
 from hibernaut.kernel.head import Call, Head
 from hibernaut.kernel.limits import ThreadOptions
-from hibernaut.messages.inputs import Command, Delivered, Event, Timer, ToolResult, UserText
+from hibernaut.messages.inputs import (
+    Answer,
+    Command,
+    Delivered,
+    Event,
+    InputContent,
+    Orphaned,
+    ParentMessage,
+    Question,
+    Report,
+    Seed,
+    Timer,
+    ToolResult,
+    UserText,
+)
 from hibernaut.messages.items import UserItem
 from hibernaut.messages.parts import is_blank
 
 STILL_RUNNING = "Still running. The result will arrive later as an event."
 INTERRUPTED = "Interrupted by the user. It is unknown how far it got; check before repeating it."
-NOT_RUN = "Not run: the turn was cut short before its time came."
-STOPPED = "Stopped before it was done. It is unknown how far it got; check before repeating it."
-WOKEN = "Woken early: something arrived."
+
+NO_ROOM = 15 * 60_000
+"""Milliseconds after which an event that waits for its turn is looked at again, if nothing made room before."""
 
 PUNCTUAL = 2_000
 """Milliseconds that a timer may be late without a word about it."""
@@ -26,13 +43,16 @@ PUNCTUAL = 2_000
 _ENDED = ("cancelled", "expired", "detached")
 
 
-def prepare(head: Head, inputs: Sequence[Delivered], options: ThreadOptions, now: int) -> Draft:
+def prepare(head: Head, inputs: Sequence[Delivered], options: ThreadOptions, now: int, family: int = 0) -> Draft:
     """Fold inputs into a thread. The head is the caller's no more: the draft changes it in place.
+
+    `family`: threads that live below the root of its tree; needed when one of the inputs `may_spawn`.
 
     Results of open calls are applied first, then the rest in order, but no deadline before a result that is there; an
     event that must wait for an open call stays in the inbox for at most `options.event_grace`.
     """
     draft = Draft(head, options, now)
+    draft.family = family
     if head.status == "closed":
         draft.dispositions += [(arrived.message_id, Disposition.CLOSED) for arrived in inputs]
         return draft
@@ -46,12 +66,21 @@ def prepare(head: Head, inputs: Sequence[Delivered], options: ThreadOptions, now
             pending, before = _take_all(draft, pending), len(pending)
     for arrived in pending:
         _leave(draft, arrived)
+    if head.questions:
+        questions.sweep(draft)
     if head.status == "open":
+        if inputs and head.owes:
+            head.reported = False
         if head.turn:
             draft.dispatch()
         if options.token_budget:
             _check_budget(draft)
     return draft
+
+
+def may_spawn(content: InputContent) -> bool:
+    """Tell whether an input may make a child: an event that gets a thread of its own."""
+    return isinstance(content, Event) and not content.associative
 
 
 def _resumes(arrived: Delivered) -> bool:
@@ -85,10 +114,12 @@ def _precedence(head: Head, arrived: Delivered) -> int:
 def _take_all(draft: Draft, inputs: Sequence[Delivered]) -> list[Delivered]:
     """Apply inputs in order and return those that must wait; what comes behind one that waits does not overtake it."""
     waiting: list[Delivered] = []
+    draft.queueing = False
+    draft.blocked.clear()
     for arrived in inputs:
-        draft.queueing = bool(waiting)
         if not _take(draft, arrived):
             waiting.append(arrived)
+            draft.queueing = draft.queueing or arrived.message_id not in draft.patience
     return waiting
 
 
@@ -108,20 +139,41 @@ def _take(draft: Draft, arrived: Delivered) -> bool:
             disposition = Disposition.REFUSED
         elif draft.head.status != "open":
             disposition = None
-        elif isinstance(content, UserText):
-            disposition = _user_text(draft, content)
-        elif isinstance(content, ToolResult):
-            disposition = _result(draft, content, arrived)
-        elif isinstance(content, Event):
-            disposition = _event(draft, content, arrived)
         else:
-            disposition = _timer(draft, content, arrived)
+            disposition = _apply(draft, content, arrived)
         if disposition is Disposition.ACCEPTED and message.metadata:
             draft.head.metadata = message.metadata
     if disposition is None:
         return False
     draft.dispositions.append((arrived.message_id, disposition))
     return True
+
+
+def _apply(draft: Draft, content: InputContent, arrived: Delivered) -> Disposition | None:  # a table
+    """Apply an input of an open thread, by its kind."""
+    if isinstance(content, UserText):
+        return _user_text(draft, content)
+    if isinstance(content, ToolResult):
+        return _result(draft, content, arrived)
+    if isinstance(content, Event):
+        return _event(draft, content, arrived)
+    if isinstance(content, Timer):
+        return _timer(draft, content, arrived)
+    if isinstance(content, Report):
+        return _report(draft, content, arrived)
+    if isinstance(content, ParentMessage):
+        return _parent_message(draft, content, arrived)
+    if isinstance(content, Question):
+        return questions.ask(draft, content)
+    if isinstance(content, Answer):
+        return questions.answer(draft, content)
+    if isinstance(content, Orphaned):
+        return questions.orphan(draft, content)
+    if isinstance(content, Seed):
+        draft.items += content.items
+        draft.head.owes = True
+        return Disposition.ACCEPTED
+    return _command(draft, content)
 
 
 def _user_text(draft: Draft, content: UserText) -> Disposition:
@@ -179,16 +231,70 @@ def _event(draft: Draft, content: Event, arrived: Delivered) -> Disposition | No
         call.state == "subscribed" or (call.mode == "subscription" and call.state in ("open", "detached"))
     )
     if call is None or not active:
-        return Disposition.REFUSED
-    if _must_wait(draft, arrived):
+        return _refuse(draft)
+    threaded = not content.associative and can_go_deeper(draft)
+    if call.id in draft.blocked or _is_too_fast(draft, call) or (threaded and not can_route(draft, call)):
+        draft.blocked.add(call.id)
+        until = (call.minute + 1) * 60_000 if _is_too_fast(draft, call) else draft.now + NO_ROOM
+        draft.patience[arrived.message_id] = until
         return None
-    _wake(draft)
-    draft.inject(call, content.content, "event", final=content.final)
+    draft.patience.pop(arrived.message_id, None)
+    if threaded:
+        route(draft, call, content, arrived.message_id)
+    elif _must_wait(draft, arrived):
+        draft.blocked.add(call.id)
+        return None
+    else:
+        _wake(draft)
+        draft.inject(call, content.content, "event", final=content.final)
+    _note_event(draft, call, content)
     if content.final:
         draft.drop_timer(call)
         draft.settled.append(call.id)
         _forget(draft, call)
+    return Disposition.ROUTED if threaded else Disposition.ACCEPTED
+
+
+def _is_too_fast(draft: Draft, call: Call) -> bool:
+    most = draft.options.max_events_per_minute
+    return bool(most) and call.taken >= most and call.minute == draft.now // 60_000
+
+
+def _note_event(draft: Draft, call: Call, event: Event) -> None:
+    call.last_event = event.event_id
+    call.sequence = event.sequence
+    minute = draft.now // 60_000
+    call.taken = call.taken + 1 if call.minute == minute else 1
+    call.minute = minute
+
+
+def _report(draft: Draft, content: Report, arrived: Delivered) -> Disposition | None:
+    child = draft.head.children.get(content.child_id)
+    if child is None:
+        return Disposition.STALE if content.closed else _refuse(draft)
+    if content.closed and child.event and is_blank(content.content):
+        del draft.head.children[content.child_id]
+        return Disposition.ACCEPTED
+    if _must_wait(draft, arrived):
+        return None
+    _wake(draft)
+    hear_report(draft, content)
     return Disposition.ACCEPTED
+
+
+def _parent_message(draft: Draft, content: ParentMessage, arrived: Delivered) -> Disposition | None:
+    if draft.head.link is None:
+        return _refuse(draft)
+    if _must_wait(draft, arrived):
+        return None
+    _wake(draft)
+    hear_parent(draft, draft.head.link, content)
+    return Disposition.ACCEPTED
+
+
+def _refuse(draft: Draft) -> Disposition:
+    draft.head.refused += 1
+    return Disposition.REFUSED
 
 
 def _timer(draft: Draft, content: Timer, arrived: Delivered) -> Disposition | None:
@@ -199,6 +305,8 @@ def _timer(draft: Draft, content: Timer, arrived: Delivered) -> Disposition | No
         head.retry = ""
         draft.retrying = True
         return Disposition.ACCEPTED
+    if content.purpose == "question":
+        return questions.expire(draft, content.call_id)
     call = head.calls.get(content.call_id)
     if call is None or call.state not in ("open", "detached"):
         return Disposition.STALE
@@ -237,31 +345,15 @@ def _command(draft: Draft, content: Command) -> Disposition:
             return Disposition.STALE
         draft.park(content.reason or "parked by an operator")
         return Disposition.ACCEPTED
-    return _end(draft, content)
-
-
-def _end(draft: Draft, content: Command) -> Disposition:
-    """Stop or close the thread. A stop leaves its subscriptions, a close ends them."""
-    head = draft.head
-    closing = content.action == "close"
-    if head.status == "stopped" and not closing:
+    if content.action == "compact":
+        draft.compacting = head.status == "open"
+        return Disposition.ACCEPTED if draft.compacting else Disposition.STALE
+    if content.action == "close":
+        close(draft, content.reason)
+    elif head.status == "stopped":
         return Disposition.STALE
-    for call in list(head.calls.values()):
-        if call.state == "queued":
-            draft.answer(call, NOT_RUN, is_error=True)
-        elif call.mode == "rest" and call.state == "open":
-            draft.answer(call, WOKEN)
-        elif call.state == "open" and call.held is None:
-            draft.end_work(call, "cancelled", STOPPED)
-        elif call.state == "detached" or (closing and call.state == "subscribed"):
-            draft.forget_work(call, "cancelled")
-            if not closing:
-                draft.tell_later(call, STOPPED)
-    draft.release_results()
-    draft.forget_failures()
-    head.status = "closed" if closing else "stopped"
-    head.reason = content.reason
-    draft.notice(head.status, content.reason)
+    else:
+        stop(draft, content.reason)
     return Disposition.ACCEPTED
 
 
@@ -291,7 +383,8 @@ def _grace_ends(draft: Draft, arrived: Delivered) -> int:
 def _leave(draft: Draft, arrived: Delivered) -> None:
     """Leave an input in the inbox: for a while, or until the thread is resumed."""
     if draft.head.status == "open":
-        draft.deferred.append((arrived.message_id, _grace_ends(draft, arrived)))
+        until = draft.patience.get(arrived.message_id) or _grace_ends(draft, arrived)
+        draft.deferred.append((arrived.message_id, until))
         draft.dispositions.append((arrived.message_id, Disposition.DEFERRED))
     else:
         draft.dispositions.append((arrived.message_id, Disposition.HELD))

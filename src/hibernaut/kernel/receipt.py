@@ -24,6 +24,8 @@ class TurnCommit(IntEnum):
     """The user cut it short; its visible text was kept."""
     FAILED = 3
     """The completion came to nothing."""
+    SUMMARIZED = 4
+    """The model was asked for a summary of the history, and gave one."""
 
 
 class Receipt(msgspec.Struct, frozen=True, array_like=True, gc=False):

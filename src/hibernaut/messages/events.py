@@ -103,13 +103,51 @@ class SubscriptionEvent(AgentEvent, frozen=True, kw_only=True):
     final: bool = False
     is_error: bool = False
     display: str = ""
+    origin: str = ""
+    """The thread that it comes from: of a report the child, of a parent's message the parent."""
 
 
 class Summarized(AgentEvent, frozen=True, kw_only=True):
-    """The first `covers` items are now shown to the model as this summary."""
+    """What the thread inherited and its first `covers` items are now shown to the model as this summary.
+
+    `before` and `after` are the tokens of what the model is shown, as estimated, without and with it.
+    """
 
     text: str
     covers: int
+    before: int = 0
+    after: int = 0
+
+
+class ThreadSpawned(AgentEvent, frozen=True, kw_only=True):
+    """A child was made: by `spawn_thread`, or (`event`) for one event of a subscription."""
+
+    child_id: str
+    call_id: str
+    event: bool = False
+
+
+class QuestionAsked(AgentEvent, frozen=True, kw_only=True):
+    """A call waits for a person, who answers with one of the choices (or goes to the `url` to authorize something)."""
+
+    question_id: str
+    call_id: str
+    prompt: str
+    choices: tuple[str, ...]
+    default: int = 0
+    due: int = 0
+    url: str = ""
+
+
+class QuestionEnded(AgentEvent, frozen=True, kw_only=True):
+    """A question is over: "answered", "expired" (its default counts) or "dismissed"."""
+
+    question_id: str
+    call_id: str
+    outcome: str
+    choice: int = -1
+    text: str = ""
+    user: str = ""
 
 
 class Notice(AgentEvent, frozen=True, kw_only=True):

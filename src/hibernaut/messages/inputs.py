@@ -5,6 +5,7 @@ from typing import Literal
 import msgspec
 
 from hibernaut.codec import decoder_of, pack, unpack
+from hibernaut.messages.items import Item
 from hibernaut.messages.parts import Content
 
 
@@ -44,11 +45,11 @@ class Event(_Input, frozen=True, tag="event"):
     sequence: int = 0
 
 
-TimerPurpose = Literal["sleep", "deadline", "retry"]
+TimerPurpose = Literal["sleep", "deadline", "retry", "question"]
 
 
 class Timer(_Input, frozen=True, tag="timer"):
-    """A moment has come. For a "sleep" and a "deadline" `call_id` names the call; a "retry" is the thread's own."""
+    """A moment has come. `call_id` names the call of a "sleep" or "deadline", or the question; a "retry" has none."""
 
     purpose: TimerPurpose
     due: int
@@ -58,12 +59,60 @@ class Timer(_Input, frozen=True, tag="timer"):
 class Command(_Input, frozen=True, tag="command"):
     """An operator (or the user's client) steers the thread. "cancel" names a call."""
 
-    action: Literal["stop", "resume", "park", "cancel", "close"]
+    action: Literal["stop", "resume", "park", "cancel", "close", "compact"]
     call_id: str = ""
     reason: str = ""
 
 
-InputContent = UserText | ToolResult | Event | Timer | Command
+class Seed(_Input, frozen=True, tag="seed"):
+    """A child begins: after what it inherits come these items, which say where it is and what it is for."""
+
+    items: tuple[Item, ...]
+
+
+class Report(_Input, frozen=True, tag="report"):
+    """A child tells its parent something. `closed`: it has ended; then the content may be empty."""
+
+    child_id: str
+    content: Content = ""
+    closed: bool = False
+
+
+class ParentMessage(_Input, frozen=True, tag="parent"):
+    """A parent tells its child something."""
+
+    content: Content
+
+
+class Question(_Input, frozen=True, tag="question"):
+    """A call asks a person; see `hibernaut.messages.items.QuestionItem`."""
+
+    question_id: str
+    call_id: str
+    prompt: str
+    choices: tuple[str, ...]
+    default: int = 0
+    due: int = 0
+    url: str = ""
+
+
+class Answer(_Input, frozen=True, tag="answer"):
+    """A person answers a question with the choice of this number (the first is 0). `user` is who."""
+
+    question_id: str
+    choice: int
+    user: str = ""
+
+
+class Orphaned(_Input, frozen=True, tag="orphaned"):
+    """The process that worked on a call has ended while the call waits for a person's answer."""
+
+    call_id: str
+
+
+InputContent = (
+    UserText | ToolResult | Event | Timer | Command | Seed | Report | ParentMessage | Question | Answer | Orphaned
+)
 
 
 class InputMessage(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -95,14 +144,22 @@ USER, RESULT, EVENT, UPKEEP = range(4)
 
 
 def urgency(content: InputContent) -> int:
-    """Return how urgent an input is: user text and commands, then results, then events, then upkeep."""
+    """Return how urgent an input is: user text and commands, then results, then events, then upkeep.
+
+    What a person did not say must never be of class `USER`: it would wake stopped threads.
+    """
     if isinstance(content, UserText | Command):
         return USER
-    if isinstance(content, ToolResult):
-        return RESULT
-    if isinstance(content, Event):
+    if isinstance(content, Event | Report | ParentMessage):
         return EVENT
-    return RESULT if content.purpose == "sleep" else UPKEEP
+    if isinstance(content, Timer) and content.purpose in ("deadline", "retry"):
+        return UPKEEP
+    return RESULT
+
+
+def event_message(thread_id: str, event: Event, sender: str, metadata: str = "") -> InputMessage:
+    """Return the message that brings an event: one id for one event of a subscription, however often it is sent."""
+    return InputMessage(f"event:{event.call_id}:{event.event_id}", thread_id, event, sender, metadata)
 
 
 _decoder = decoder_of(InputMessage)

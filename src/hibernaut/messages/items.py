@@ -86,20 +86,63 @@ class EventItem(_Item, frozen=True, tag="e"):
     final: bool = False
     is_error: bool = False
     display: str = ""
+    thread_id: str = ""
+    """The thread that it comes from: of a report the child, of a parent's message the parent."""
 
 
 class SummaryItem(_Item, frozen=True, tag="s"):
-    """What stands for the items before it: the first `covers` items of the thread."""
+    """What stands for the items before it: all that the thread inherited, and the first `covers` items of its own.
+
+    `before` and `after` are the tokens of the transcript as estimated without and with it.
+    """
 
     text: str
     covers: int
+    before: int = 0
+    after: int = 0
+
+
+class SpawnItem(_Item, frozen=True, tag="b"):
+    """A child was made by a call: by `spawn_thread`, or (`event`) by a subscription for one event. For people."""
+
+    thread_id: str
+    call_id: str
+    event: bool = False
+
+
+class QuestionItem(_Item, frozen=True, tag="q"):
+    """A call asks a person, who answers with one of the `choices`. For people; the call's result tells the model.
+
+    `default`: the choice that counts when nobody has answered at `due` (milliseconds since 1970; 0: it waits). With a
+    `url` it asks to authorize something there.
+    """
+
+    id: str
+    call_id: str
+    prompt: str
+    choices: tuple[str, ...]
+    default: int = 0
+    due: int = 0
+    url: str = ""
+
+
+class QuestionEndItem(_Item, frozen=True, tag="d"):
+    """A question is over: "answered" (by `user`), "expired" (its default counts) or "dismissed" (`reason` says why)."""
+
+    id: str
+    call_id: str
+    outcome: str
+    choice: int = -1
+    text: str = ""
+    """The words of the choice; of a dismissed one the reason."""
+    user: str = ""
 
 
 class NoticeItem(_Item, frozen=True, tag="n"):
     """Something that happened to the thread, for people: a model never sees it.
 
     `kind` is one of: "retry", "parked", "stopped", "resumed", "closed", "title", "empty_turn", "truncated",
-    "cancelled", "refused".
+    "cancelled", "refused", "compacting", "compaction_failed".
     """
 
     kind: str
@@ -112,7 +155,20 @@ class Unknown(_Item, frozen=True, tag="?"):
     raw: bytes
 
 
-Item = UserItem | TextItem | ReasoningItem | CallItem | ResultItem | EventItem | SummaryItem | NoticeItem | Unknown
+Item = (
+    UserItem
+    | TextItem
+    | ReasoningItem
+    | CallItem
+    | ResultItem
+    | EventItem
+    | SummaryItem
+    | SpawnItem
+    | QuestionItem
+    | QuestionEndItem
+    | NoticeItem
+    | Unknown
+)
 
 _page_decoder = decoder_of(list[Item])
 _item_decoder: msgspec.msgpack.Decoder[Item] = msgspec.msgpack.Decoder(Item)
@@ -138,6 +194,18 @@ def decode_page(page: bytes) -> list[Item]:
         return [_decode_item(raw) for raw in _raw_items(page)]
     except msgspec.DecodeError as error:
         raise StoreCorrupt(f"a page of history cannot be read: {error}") from error
+
+
+def page_prefix(page: bytes, count: int) -> bytes:
+    """Return the page of the first `count` items of a page, byte for byte.
+
+    Raises:
+        StoreCorrupt: the page is not an array of that many items.
+    """
+    raw = _raw_items(page) if page else []
+    if len(raw) < count:
+        raise StoreCorrupt(f"a page of history has {len(raw)} items where {count} are inherited")
+    return pack(raw[:count]) if count else b""
 
 
 def _raw_items(page: bytes) -> list[msgspec.Raw]:

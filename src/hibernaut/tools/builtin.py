@@ -1,8 +1,8 @@
-"""The tools that every thread has: they let it wait, and name it.
+"""The tools that every thread has: they split its work, let it wait, and name it.
 
 They are functions like the tools of a program, but pure: they get the moment of the call and return what the kernel is
 to do with it. Their docstrings are what a model reads. They do nothing outside of
-their thread, so they need no authority.
+their tree of threads, so they need no authority.
 """
 
 import bisect
@@ -13,7 +13,8 @@ import zoneinfo
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
-from hibernaut.kernel.fold import Refusal, Rest, Settled
+from hibernaut.kernel.family import Close, Spawn, Tell, TellChild, Unsubscribe
+from hibernaut.kernel.fold import Refusal, Rest, Settled, Verdict
 from hibernaut.messages.text import clean, shorten
 
 LONGEST_SLEEP = 10 * 366 * 86_400
@@ -103,7 +104,68 @@ def set_title(title: str) -> Settled | Refusal:
     return Settled(f"The title is now: {line}", title=line)
 
 
-BUILT_IN: tuple[Callable[..., Rest | Settled | Refusal], ...] = (
+def spawn_thread(
+    instructions: str,
+    child_of: list[str],
+    fresh_context: bool = False,  # noqa: FBT001, FBT002  # a model gives every argument by name
+) -> Spawn:
+    """Give a piece of work to a child thread, which works on it beside you and reports to you.
+
+    The child knows what you know up to now. Leave its work to it, and go on with yours or wait for its report.
+
+    Args:
+        instructions: What the child is to do, and what it is to report.
+        child_of: The stack of the thread that you are in, as you were told it when you entered that thread. If you were
+            not told, you are in the root thread: give an empty list.
+        fresh_context: The child begins with nothing but the instructions.
+    """
+    return Spawn(instructions, tuple(child_of), fresh_context)
+
+
+def report_to_parent(report: str) -> Tell:
+    """Tell the parent of the thread that you are in something, and go on. Only a child thread has a parent.
+
+    Args:
+        report: What it has to know.
+    """
+    return Tell(report)
+
+
+def close_thread(thread_id: str, report_to_parent: str | None = None) -> Close:
+    """End the child thread that you are in, or a child of it, for good, with all its own children.
+
+    Args:
+        thread_id: Id of the thread to end.
+        report_to_parent: What the parent of the thread that you are in has to know at its end.
+    """
+    return Close(thread_id, report_to_parent or "")
+
+
+def send_message_to_child(thread_id: str, message: str) -> TellChild:
+    """Tell a child of the thread that you are in something. What it was told before stands.
+
+    Args:
+        thread_id: Id of the child, as spawn_thread returned it.
+        message: What it has to know.
+    """
+    return TellChild(thread_id, message)
+
+
+def cancel_subscription(tool_call_id: str) -> Unsubscribe:
+    """End a subscription of the thread that you are in: no more of its events will come.
+
+    Args:
+        tool_call_id: Id of the call that made the subscription (`original_tool_call_id` of its events).
+    """
+    return Unsubscribe(tool_call_id)
+
+
+BUILT_IN: tuple[Callable[..., Verdict], ...] = (
+    spawn_thread,
+    report_to_parent,
+    close_thread,
+    send_message_to_child,
+    cancel_subscription,
     sleep_until_event_or_input,
     sleep,
     sleep_until,

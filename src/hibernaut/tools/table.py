@@ -14,7 +14,7 @@ import msgspec
 
 from hibernaut.codec import pack, sha256
 from hibernaut.errors import MalformedInput, ToolDefinitionError
-from hibernaut.kernel.fold import Judged, Refusal, Rest, Run, Settled
+from hibernaut.kernel.fold import Judged, Refusal, Run, Verdict
 from hibernaut.messages.parts import plain_text
 from hibernaut.messages.text import clean, shorten
 from hibernaut.messages.tools import ToolSpec
@@ -36,9 +36,9 @@ class _Entry(msgspec.Struct, frozen=True):
     spec: ToolSpec
     signature: ToolSignature
     where: str
-    verdict: Run | Callable[..., Rest | Settled | Refusal]
+    verdict: Run | Callable[..., Verdict]
 
-    def judge(self, values: dict[str, Any], now: int) -> Run | Rest | Settled | Refusal:
+    def judge(self, values: dict[str, Any], now: int) -> Verdict:
         """Say what becomes of a call with these arguments."""
         try:
             keywords = self.signature.decode(values)
