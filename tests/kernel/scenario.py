@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from hibernaut.kernel.commit import Disposition, Effect, SliceCommit
+from hibernaut.kernel.commit import Disposition, Effect, NewThread, SliceCommit
 from hibernaut.kernel.draft import Draft
 from hibernaut.kernel.ending import NOT_RUN, STOPPED, WOKEN
 from hibernaut.kernel.fold import (
@@ -58,6 +58,7 @@ from hibernaut.messages.items import (
 )
 from hibernaut.messages.parts import plain_text
 from hibernaut.messages.stream import ReasoningBlock, StopReason
+from hibernaut.tools.builtin import BUILT_IN
 
 START = 1_700_000_000_000
 SECOND = 1_000
@@ -123,10 +124,16 @@ TOOLS: dict[str, Refusal | Settled | Rest | Run] = {
 }
 
 
+FAMILY = {function.__name__: function for function in BUILT_IN[:5]}
+"""The built-in tools for children and subscriptions."""
+
+
 class FakeTools:
     """Knows a few tools of each kind."""
 
     def judge(self, tool: str, arguments: str, now: int) -> Judged:
+        if tool in FAMILY:
+            return Judged(FAMILY[tool](**msgspec.json.decode(arguments)), arguments)
         if tool == EVENT_TOOL or tool.startswith("__harness_"):
             return Judged(Refusal(f"{tool} is a reserved name"))
         if tool == "title":
@@ -159,12 +166,19 @@ class Letter(msgspec.Struct):
 
 
 class Thread:
-    def __init__(self, options: ThreadOptions | None = None) -> None:
+    def __init__(self, options: ThreadOptions | None = None, name: str = "t") -> None:
         self.options = options or ThreadOptions()
+        self.name = name
         self.now = START
+        self.inherited: list[Item] = []
+        """What its model is shown before its own items."""
+        self.others: dict[str, Thread] = {name: self}
+        """The threads of its tree, itself among them."""
+        self.start = b""
+        """The history digest that its chain starts from."""
         self.thinking = 0
         """Milliseconds that the model takes for an answer."""
-        self.stored = encode_head(Head("t", b"saltsalt", bytes(32)))
+        self.stored = encode_head(Head(name, b"saltsalt", bytes(32)))
         self.log: list[tuple[bytes, bytes]] = []
         self.items: list[Item] = []
         self.inbox: dict[str, Letter] = {}
@@ -223,7 +237,7 @@ class Thread:
         message_id = message_id or f"m{self._count}"
         if message_id in self.fates or message_id in self.inbox or self.head.status == "closed":
             return message_id
-        message = InputMessage(message_id, "t", content, "test", metadata)
+        message = InputMessage(message_id, self.name, content, "test", metadata)
         self.inbox[message_id] = Letter(encode_input(message), self.now, due)
         return message_id
 
@@ -295,11 +309,15 @@ class Thread:
 
     def draft(self) -> Draft:
         """Return the draft of the next round; nothing comes of it."""
-        return prepare(self.loaded().head, self.due(), self.options, self.now)
+        return prepare(self.loaded().head, self.due(), self.options, self.now, self.family())
+
+    def family(self) -> int:
+        """Return how many threads live below the root."""
+        return sum(other.head.link is not None and other.head.status != "closed" for other in self.others.values())
 
     def _work_out(self, inputs: list[Delivered], reaction: Reaction | None) -> SliceCommit:
         loaded = self.loaded()
-        draft = prepare(loaded.head, inputs, self.options, self.now)
+        draft = prepare(loaded.head, inputs, self.options, self.now, self.family())
         asked = NOT_ASKED
         if draft.wants_completion:
             assert reaction is not None, "the model is asked, and nothing says how it reacts"
@@ -310,6 +328,7 @@ class Thread:
 
     def _check_prompt(self, draft: Draft) -> None:
         transcript = Transcript()
+        transcript.extend(self.inherited)
         transcript.extend(self.items)
         transcript.extend(draft.items)
         self.prompt = transcript.ready()
@@ -334,8 +353,13 @@ class Thread:
         for name, moment in commit.deferred:
             assert moment > self.now, "a deferred input would wake the thread at once"
             self.inbox[name].due, self.inbox[name].deferred = moment, True
+        for new in commit.spawned:
+            self._make(new)
         for out in commit.outgoing:
             name = out.message.message_id
+            if out.message.thread_id != self.name:
+                self.others[out.message.thread_id].receive(out.message, commit.at)
+                continue
             assert name not in self.inbox
             assert name not in self.fates
             self.inbox[name] = Letter(encode_input(out.message), commit.at, out.due)
@@ -343,6 +367,26 @@ class Thread:
             self._owe(effect)
         for request_id in commit.settled:
             self.outbox.pop(request_id, None)
+
+    def receive(self, message: InputMessage, now: int) -> None:
+        """Take a message of another thread in, as a store does."""
+        assert message.message_id not in self.inbox
+        assert message.message_id not in self.fates
+        if self.head.status != "closed":
+            self.inbox[message.message_id] = Letter(encode_input(message), now, 0)
+
+    def _make(self, new: NewThread) -> None:
+        assert new.thread_id not in self.others
+        assert new.parent == self.name
+        child = self.others[new.thread_id] = Thread(self.options, new.thread_id)
+        child.stored, child.others, child.now = new.head, self.others, self.now
+        child.start = child.head.history
+        link = child.head.link
+        assert link is not None
+        if not link.fresh:
+            pages = [decode_page(page) for page, _ in self.log]
+            own = [item for page in pages[: link.version] for item in page]
+            child.inherited = [*self.inherited, *own, *(pages[link.version][: link.items] if link.items else [])]
 
     def _owe(self, effect: Effect) -> None:
         assert effect.request_id not in self.owed, "an effect is issued twice"
@@ -418,11 +462,11 @@ def _line(item: Item, numbers: dict[str, int]) -> str:
             return f"#{numbers[item.id]} {item.name}"
         case ResultItem():
             text = plain_text(item.content)
-            return f"#{numbers[item.call_id]} {'!' if item.is_error else '='} {NAMES.get(text, text)}"
+            return f"#{numbers.get(item.call_id, 0)} {'!' if item.is_error else '='} {NAMES.get(text, text)}"
         case EventItem():
             text = plain_text(item.content)
-            kind = "late" if item.source == "late_result" else "last" if item.final else "event"
-            return f"{kind} #{numbers[item.call_id]}: {NAMES.get(text, text)}"
+            kind = "late" if item.source == "late_result" else "last" if item.final else item.source
+            return f"{kind} #{numbers.get(item.call_id, 0)}: {NAMES.get(text, text)}"
         case NoticeItem():
             return f"({item.kind})"
         case _:
@@ -439,7 +483,8 @@ def check(thread: Thread) -> None:
 
 
 def results_stand_in_the_order_of_their_calls_and_once(thread: Thread) -> None:
-    results = [item.call_id for item in thread.items if isinstance(item, ResultItem)]
+    made = set(thread.calls)
+    results = [item.call_id for item in thread.items if isinstance(item, ResultItem) and item.call_id in made]
     assert results + list(thread.head.turn) == thread.calls
 
 
@@ -477,6 +522,7 @@ def a_thread_is_never_stuck(thread: Thread) -> None:
 def every_timer_is_wanted_and_every_wanted_timer_is_there(thread: Thread) -> None:
     head = thread.head
     wanted = {one.timer for one in head.calls.values() if one.timer} | ({head.retry} if head.retry else set())
+    wanted |= {f"question:{name}" for name, one in head.questions.items() if one.due and one.answer < 0}
     timers = {name for name, letter in thread.inbox.items() if isinstance(letter.content, Timer) and letter.is_ours}
     assert wanted == timers
 
@@ -493,7 +539,7 @@ def what_is_remembered_is_bounded(thread: Thread) -> None:
 
 def the_chain_verifies(thread: Thread) -> None:
     head = thread.head
-    assert verify_chain(thread.log, head.history, head.receipts) == head.version == len(thread.log)
+    assert verify_chain(thread.log, head.history, head.receipts, thread.start) == head.version == len(thread.log)
     assert head.items == len(thread.items)
 
 

@@ -20,10 +20,10 @@ from hibernaut.kernel.commit import Disposition, Effect
 from hibernaut.kernel.draft import Draft
 from hibernaut.kernel.fold import Failure, fold_failure, fold_interrupted, fold_turn
 from hibernaut.kernel.head import Head, decode_head
-from hibernaut.kernel.prepare import prepare
+from hibernaut.kernel.prepare import may_spawn, prepare
 from hibernaut.kernel.receipt import TurnCommit
 from hibernaut.kernel.seal import NOT_ASKED, Asked, seal
-from hibernaut.kernel.turn import TurnBuffer
+from hibernaut.kernel.turn import TurnBuffer, TurnCall
 from hibernaut.messages.inputs import Delivered
 from hibernaut.messages.items import encode_page
 from hibernaut.messages.stream import StreamPiece
@@ -157,7 +157,8 @@ class SliceRunner:
         for number in range(1, rounds + 1):
             started = self._clock.now()
             draft = _give_up(head, inputs, claim.tries, launch, started) if claim.tries > MAX_TRIES else None
-            draft = draft or prepare(head, inputs, launch.config.options, started)
+            family = await self._family(head) if any(map(_may_spawn, inputs)) else 0
+            draft = draft or prepare(head, inputs, launch.config.options, started, family)
             one = _Round()
             if draft.wants_completion:
                 await self._complete(one, draft, launch, claim.token << 8 | number, streaming)
@@ -250,8 +251,13 @@ class SliceRunner:
             one.asked = asked
             return
         draft.now = self._clock.now()
+        if any(isinstance(part, TurnCall) and part.name == "spawn_thread" for part in turn.parts):
+            draft.family = await self._family(head)
         fold_turn(draft, turn, table)
         one.asked = replace(asked, turn=TurnCommit.COMPLETE, usage=turn.usage)
+
+    async def _family(self, head: Head) -> int:
+        return await self._store.count_living(head.link.root if head.link else head.thread_id)
 
     def _model(self, name: str) -> tuple[Model, ModelInfo]:
         model = self._models.resolve(name)
@@ -313,6 +319,10 @@ def _give_up(head: Head, inputs: Sequence[Delivered], tries: int, launch: Launch
         draft = prepare(head, inputs, launch.config.options, now)
     draft.park(f"{tries - 1} slices in a row came to nothing; the engine's log says why")
     return draft
+
+
+def _may_spawn(arrived: Delivered) -> bool:
+    return arrived.message is not None and may_spawn(arrived.message.content)
 
 
 def _is_inline(draft: Draft, effect: Effect) -> bool:
