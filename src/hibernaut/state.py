@@ -1,10 +1,11 @@
 """What a thread is at one moment, for those who look."""
 
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 import msgspec
 
-from hibernaut.kernel.head import Head, Status, decode_head
+from hibernaut.kernel.head import Call, Head, Link, Status, decode_head
 from hibernaut.messages.events import Usage
 from hibernaut.stores.protocol import ThreadRow
 
@@ -19,6 +20,17 @@ class OpenCall(msgspec.Struct, frozen=True):
     arguments: str
     state: str
     due: int = 0
+
+
+class Subscription(msgspec.Struct, frozen=True):
+    """A subscription that is active."""
+
+    call_id: str
+    tool: str
+    arguments: str
+    last_event: str
+    at_work: int
+    """Events that have threads of their own now."""
 
 
 class ThreadState(msgspec.Struct, frozen=True):
@@ -43,6 +55,47 @@ class ThreadState(msgspec.Struct, frozen=True):
     head_bytes: int
     created: int
     updated: int
+    parent: str = ""
+    """The thread that made it; "" for a root."""
+    root: str = ""
+    """The thread at the top of its tree; "" for a root."""
+    for_event: bool = False
+    """It was made for one event of a subscription."""
+    purpose: str = ""
+    """What a child was made for: its instructions, or the call of the subscription."""
+    children: int = 0
+    """Children that live."""
+    questions: int = 0
+    """Questions that wait for a person."""
+    subscriptions: tuple[Subscription, ...] = ()
+    refused: int = 0
+    """Inputs so far that were about nothing the thread has."""
+
+
+class TreeState(msgspec.Struct, frozen=True):
+    """A thread and the threads below it, in the order they were made."""
+
+    thread: ThreadState
+    children: tuple["TreeState", ...] = ()
+
+    def __iter__(self) -> Iterator[ThreadState]:
+        """Yield every thread, parents before their children."""
+        yield self.thread
+        for child in self.children:
+            yield from child
+
+
+def tree_of(rows: Sequence[ThreadRow], top: str) -> TreeState:
+    """Return the tree below a thread, from the stored threads of its whole tree."""
+    below: dict[str, list[ThreadRow]] = {}
+    for row in rows:
+        below.setdefault(row.parent, []).append(row)
+
+    def grow(row: ThreadRow) -> TreeState:
+        children = tuple([grow(child) for child in below.get(row.thread_id, ())])
+        return TreeState(state_of(row, ready=False), children)
+
+    return grow(next(row for row in rows if row.thread_id == top))
 
 
 def state_of(row: ThreadRow, *, ready: bool) -> ThreadState:
@@ -64,7 +117,30 @@ def state_of(row: ThreadRow, *, ready: bool) -> ThreadState:
         head_bytes=len(row.head),
         created=row.created,
         updated=row.updated,
+        parent=head.link.parent if head.link else "",
+        root=head.link.root if head.link else "",
+        for_event=head.link is not None and head.link.event,
+        purpose=_purpose(head.link) if head.link else "",
+        children=len(head.children),
+        questions=sum(one.answer < 0 for one in head.questions.values()),
+        subscriptions=tuple(_subscription(head, call) for call in head.calls.values() if call.state == "subscribed"),
+        refused=head.refused,
     )
+
+
+def _purpose(link: Link) -> str:
+    if link.event:
+        return f"an event of {link.tool} {link.arguments}"
+    try:
+        instructions = msgspec.json.decode(link.arguments, type=dict[str, Any]).get("instructions", "")
+    except msgspec.DecodeError:  # long ones are kept as an excerpt
+        instructions = link.arguments
+    return f"{instructions}"
+
+
+def _subscription(head: Head, call: Call) -> Subscription:
+    at_work = sum(child.event and child.call_id == call.id for child in head.children.values())
+    return Subscription(call.id, call.tool, call.arguments, call.last_event, at_work)
 
 
 def _activity(head: Head, *, ready: bool) -> Activity:

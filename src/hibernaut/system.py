@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, aclosing
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, cast
@@ -15,6 +15,7 @@ from hibernaut.codec import to_json
 from hibernaut.engine.live import LiveFeed
 from hibernaut.engine.local import LOOK_EVERY, LocalEngine
 from hibernaut.engine.step import StepEngine, StepResult
+from hibernaut.engine.trees import tree_events
 from hibernaut.errors import (
     AlreadyAnswered,
     ConfigurationError,
@@ -47,7 +48,7 @@ from hibernaut.messages.published import decode_published
 from hibernaut.messages.text import clean
 from hibernaut.models.protocol import Model, ModelSource
 from hibernaut.models.source import Models
-from hibernaut.state import ThreadState, state_of
+from hibernaut.state import ThreadState, TreeState, state_of, tree_of
 from hibernaut.stores.memory import MemoryStore
 from hibernaut.stores.owners import this_owner
 from hibernaut.stores.protocol import Outcome, Store, ThreadRow
@@ -523,10 +524,32 @@ class ThreadHandle:
         _refuse(outcome, self.thread_id)
         return message.message_id
 
-    async def events(self, after: str = "", *, follow: bool = True) -> AsyncGenerator[AgentEvent, None]:
-        """Yield what happened after a cursor, then (with `follow`) what happens, until the system is closed."""
-        async for event in self._system.feed.events(self.thread_id, after, follow=follow):
-            yield event
+    async def events(
+        self, after: str = "", *, follow: bool = True, tree: bool = False
+    ) -> AsyncGenerator[AgentEvent, None]:
+        """Yield what happened after a cursor, then (with `follow`) what happens, until the system is closed.
+
+        With `tree` also the events of all threads below this one, those that start later too; each says whose it is.
+        The cursors are of the tree then, and go with `tree` only.
+
+        Raises:
+            MalformedInput: `after` is no cursor.
+        """
+        feed, name = self._system.feed, self.thread_id
+        found = tree_events(feed, name, after, follow=follow) if tree else feed.events(name, after, follow=follow)
+        async with aclosing(found) as events:
+            async for event in events:
+                yield event
+
+    async def tree(self) -> TreeState:
+        """Return what the thread and all threads below it are now.
+
+        Raises:
+            UnknownThread: it was deleted.
+        """
+        row = await self._system.row(self.thread_id)
+        rows = await self._system.store.read_tree(row.root or row.thread_id)
+        return tree_of(rows, self.thread_id)
 
     async def history(self) -> list[Item]:
         """Return everything in the history, oldest first."""

@@ -269,7 +269,7 @@ class Thread:
 
     def due(self) -> list[Delivered]:
         letters = [(name, letter) for name, letter in self.inbox.items() if letter.due <= self.now or letter.deferred]
-        return [Delivered(name, letter.accepted, letter.message, "torn") for name, letter in letters]
+        return [Delivered(name, letter.accepted, letter.message, "torn", letter.due) for name, letter in letters]
 
     def ready(self) -> bool:
         status = self.head.status
@@ -300,7 +300,9 @@ class Thread:
             self.now += self.thinking
         self._apply(commit)
         named = [name for name, _ in self.receipt.inputs]
-        assert sorted(named) == sorted(arrived.message_id for arrived in inputs)
+        waiting = {arrived.message_id for arrived in inputs if arrived.due > commit.at and self.head.status == "open"}
+        assert set(named) | waiting == {arrived.message_id for arrived in inputs}
+        assert len(named) == len(set(named))
         check(self)
         return commit
 

@@ -32,7 +32,7 @@ COMMANDS = {
     "serve": ("hibernaut.cli.serve:serve", "Keep an engine running on a store."),
     "send": ("hibernaut.cli.send:send", "Say something to a thread, whether anybody runs it or not."),
     "deliver": ("hibernaut.cli.deliver:deliver", "Bring the result of a deferred call."),
-    "threads": ("hibernaut.cli.threads:threads", "See, stop and resume threads."),
+    "threads": ("hibernaut.cli.trees:threads", "See, stop and resume threads."),
     "receipts": ("hibernaut.cli.receipts:receipts", "Show the runtime's own record of a thread."),
     "verify": ("hibernaut.cli.receipts:verify", "Check that histories are what their receipts say."),
     "bench": ("hibernaut.cli.bench:bench", "Measure this machine."),

@@ -38,7 +38,8 @@ def threads() -> None:
     """
 
 
-def _with_thread(command: Any) -> Any:
+def with_thread(command: Any) -> Any:
+    """Let a command be about one thread of a store."""
     for decorate in (
         options.tenants,
         options.stores(required=True),
@@ -87,7 +88,7 @@ async def _list(setting: Setting, limit: int, *, as_json: bool) -> None:
     rows = [
         (
             state.thread_id,
-            _what_it_does(state),
+            what_it_does(state),
             f"{state.items:,}",
             f"{state.waiting:,}",
             ago(state.updated, now),
@@ -102,7 +103,8 @@ async def _list(setting: Setting, limit: int, *, as_json: bool) -> None:
         click.echo(f"There are more; --limit {2 * limit} shows more of them.", err=True)
 
 
-def _what_it_does(state: ThreadState) -> str:
+def what_it_does(state: ThreadState) -> str:
+    """Return in a word what a thread is at, as far as a listing knows."""
     if state.status != "open":
         return state.status
     # A listing does not look into inboxes; what lies in that of a thread that waits for nothing is for it to do.
@@ -120,7 +122,7 @@ def _waits_for(state: ThreadState) -> str:
 
 
 @threads.command(short_help="Show what a thread is and what it waits for.")
-@_with_thread
+@with_thread
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def show(thread: str, store: str, tenant: str, *, as_json: bool) -> None:
     """Show what a thread is, what it waits for and what it holds."""
@@ -209,7 +211,7 @@ def _say(line: str) -> None:
 
 
 @threads.command(short_help="Show what a thread's history holds.")
-@_with_thread
+@with_thread
 @click.option("--last", type=click.IntRange(1), metavar="N", help="Only the last N items.")
 @click.option("--full", is_flag=True, help="Whole texts, each below its line.")
 @options.json_lines
@@ -264,7 +266,7 @@ async def _log(system: AgentSystem, thread_id: str) -> AsyncIterator[LogRow]:
 
 
 @threads.command(short_help="Stop a thread, until it is resumed.")
-@_with_thread
+@with_thread
 @click.option("--reason", default="", metavar="TEXT", help="Why; whoever looks at the thread reads it.")
 def stop(thread: str, store: str, tenant: str, reason: str) -> None:
     """Stop a thread: it says no more, its open calls are cancelled, and what comes is held.
@@ -275,7 +277,7 @@ def stop(thread: str, store: str, tenant: str, reason: str) -> None:
 
 
 @threads.command()
-@_with_thread
+@with_thread
 def resume(thread: str, store: str, tenant: str) -> None:
     """Let a stopped or parked thread go on."""
     _run(_steer(Setting(store, tenant), thread, "resume", ""))

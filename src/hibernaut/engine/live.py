@@ -8,6 +8,7 @@ import asyncio
 from collections import defaultdict, deque
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Protocol
 
 from msgspec.structs import replace
 
@@ -99,14 +100,22 @@ class LiveTurn:
             self.entries.append(TextChunk(thread_id=self.thread_id, text=clean(ready)))
 
 
+class Bell(Protocol):
+    """What is told that there may be something new."""
+
+    def set(self) -> None:
+        """Be told."""
+        ...
+
+
 class Observer:
     """One reader of one thread."""
 
     __slots__ = ("cursor", "moved", "progress")
 
-    def __init__(self, cursor: Cursor) -> None:
+    def __init__(self, cursor: Cursor, moved: Bell) -> None:
         self.cursor = cursor
-        self.moved = asyncio.Event()
+        self.moved = moved
         self.progress: deque[AgentEvent] = deque(maxlen=PROGRESS_KEPT)
 
 
@@ -118,7 +127,8 @@ class LiveFeed:
         self.observers: defaultdict[str, set[Observer]] = defaultdict(set)
         """Who watches, by thread; empty when nobody does."""
         self._turns: dict[str, LiveTurn] = {}
-        self._over = False
+        self.is_over = False
+        """There will be nothing new any more."""
 
     # From the engine
 
@@ -151,7 +161,7 @@ class LiveFeed:
 
     def close(self) -> None:
         """End all observers once they have read what is there."""
-        self._over = True
+        self.is_over = True
         self.moved_elsewhere()
 
     # To observers
@@ -162,34 +172,38 @@ class LiveFeed:
 
     async def events(self, thread_id: str, after: str = "", *, follow: bool = True) -> AsyncGenerator[AgentEvent, None]:
         """Yield what happened after a cursor, then (with `follow`) what happens until the feed is closed."""
-        with self._observe(thread_id, Cursor.parse(after)) as observer:
+        moved = asyncio.Event()
+        observer = Observer(Cursor.parse(after), moved)
+        with self.observing(thread_id, observer):
             while True:
-                observer.moved.clear()
-                closing = self._over or not follow
-                async for event in self._pull(thread_id, observer):
+                moved.clear()
+                closing = self.is_over or not follow
+                async for event in self.pull(thread_id, observer):
                     yield event
                 if closing:
                     return
-                await observer.moved.wait()
+                await moved.wait()
 
     @contextmanager
     def watch(self, thread_id: str) -> Iterator[asyncio.Event]:
         """Give an event that is set whenever a thread may have moved."""
-        with self._observe(thread_id, Cursor()) as observer:
-            yield observer.moved
+        moved = asyncio.Event()
+        with self.observing(thread_id, Observer(Cursor(), moved)):
+            yield moved
 
     @contextmanager
-    def _observe(self, thread_id: str, cursor: Cursor) -> Iterator[Observer]:
-        observer = Observer(cursor)
+    def observing(self, thread_id: str, observer: Observer) -> Iterator[None]:
+        """Let an observer be told of what happens in a thread."""
         self.observers[thread_id].add(observer)
         try:
-            yield observer
+            yield
         finally:
             self.observers[thread_id].discard(observer)
             if not self.observers[thread_id]:
                 del self.observers[thread_id]
 
-    async def _pull(self, thread_id: str, observer: Observer) -> AsyncGenerator[AgentEvent, None]:
+    async def pull(self, thread_id: str, observer: Observer) -> AsyncGenerator[AgentEvent, None]:
+        """Yield what there is to read for an observer now."""
         streamed = thread_id in self._turns
         while True:
             rows = await self._store.read_log(thread_id, self._from(observer), LOG_ROWS)

@@ -381,8 +381,13 @@ def _grace_ends(draft: Draft, arrived: Delivered) -> int:
 
 
 def _leave(draft: Draft, arrived: Delivered) -> None:
-    """Leave an input in the inbox: for a while, or until the thread is resumed."""
+    """Leave an input in the inbox: for a while, or until the thread is resumed.
+
+    One that waits already, and goes on waiting, is not mentioned again: there may be thousands of them.
+    """
     if draft.head.status == "open":
+        if arrived.due > draft.now:
+            return
         until = draft.patience.get(arrived.message_id) or _grace_ends(draft, arrived)
         draft.deferred.append((arrived.message_id, until))
         draft.dispositions.append((arrived.message_id, Disposition.DEFERRED))

@@ -137,6 +137,8 @@ class Delivered(msgspec.Struct, frozen=True):
     """When it was stored, milliseconds since 1970."""
     message: InputMessage | None
     problem: str = ""
+    due: int = 0
+    """When it wakes the thread; later than now for one that was left to wait."""
 
 
 USER, RESULT, EVENT, UPKEEP = range(4)
