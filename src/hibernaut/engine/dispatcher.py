@@ -17,6 +17,7 @@ import msgspec
 from hibernaut.clock import Clock
 from hibernaut.engine.live import LiveFeed
 from hibernaut.engine.threads import Threads
+from hibernaut.engine.workers import Workers
 from hibernaut.errors import StoreError
 from hibernaut.kernel.commit import Effect
 from hibernaut.kernel.config import decode_config
@@ -71,6 +72,15 @@ class Work(msgspec.Struct, frozen=True):
     metadata: str
 
 
+class _Invocation(msgspec.Struct, eq=False):
+    """An effect whose tool runs, or waits for a worker."""
+
+    work: Work
+    started: bool
+    task: asyncio.Task[None] | None = None
+    """Where it runs, once it does."""
+
+
 class _Exit(msgspec.Struct, frozen=True):
     """A tool wanted the process to exit."""
 
@@ -100,8 +110,11 @@ class Dispatcher:
         self._tasks = tasks
         self._keeps = keeps
         self._on_rest = on_rest
-        self._running: dict[str, asyncio.Task[None]] = {}
+        self._workers = Workers(tasks, self._run)
+        self._running: dict[str, _Invocation] = {}
+        self._rests = asyncio.Event()
         self._cancelled: set[str] = set()
+        self._cancelling = 0
         self._left_to_others: dict[str, tuple[Effect, str]] = {}
         self._ending = False
         self._secret = b""
@@ -111,8 +124,8 @@ class Dispatcher:
 
     @property
     def running(self) -> int:
-        """How many tools are at work in this process."""
-        return len(self._running)
+        """How many tools are at work in this process, or are being cancelled."""
+        return len(self._running) + self._cancelling
 
     def perform(self, work: Sequence[Work]) -> None:
         """Begin effects that a commit owes; returns at once."""
@@ -120,14 +133,13 @@ class Dispatcher:
             if one.effect.kind == "cancel":
                 self._tasks.create_task(self._cancel(one.effect, one.thread_id))
             else:
-                self._begin(one, started=False)
+                self._workers.put(self._begin(one, started=False))
 
     async def perform_here(self, work: Sequence[Work]) -> None:
         """Perform effects and return when their results are stored."""
-        for one in work:
-            self._begin(one, started=False)
-        if work:
-            await asyncio.wait([self._running[one.effect.request_id] for one in work])
+        begun = [self._tasks.create_task(self._run(self._begin(one, started=False))) for one in work]
+        if begun:
+            await asyncio.wait(begun)
 
     async def settle_orphan(self, row: EffectRow) -> None:
         """Do what is right for an effect whose engine died.
@@ -152,7 +164,8 @@ class Dispatcher:
             if data is not None:
                 config = decode_config(data)
                 tenant, user = config.tenant, config.user
-            self._begin(Work(effect, row.thread_id, tenant, user, head.metadata), started=row.state == "sent")
+            work = Work(effect, row.thread_id, tenant, user, head.metadata)
+            self._workers.put(self._begin(work, started=row.state == "sent"))
         else:
             await self._end_unknown(effect, row.thread_id, UNKNOWN_EFFECT, subscription=call.mode == "subscription")
 
@@ -172,28 +185,48 @@ class Dispatcher:
 
     async def join(self) -> None:
         """Return when no tool is at work."""
-        while self._running:
-            await asyncio.wait(list(self._running.values()))
+        while self.running:
+            self._rests.clear()
+            await self._rests.wait()
 
     def shut_down(self) -> None:
         """Cancel what runs; each call is answered as shut down, unless it can be repeated at the next start."""
         self._ending = True
-        for task in self._running.values():
-            task.cancel()
+        for one in list(self._running.values()):
+            self._end(one)
 
     # One invocation
 
-    def _begin(self, work: Work, *, started: bool) -> None:
-        request = work.effect.request_id
-        task = self._tasks.create_task(self._invoke(work, started=started))
-        self._running[request] = task
-        task.add_done_callback(lambda _: self._over(request))
+    def _begin(self, work: Work, *, started: bool) -> _Invocation:
+        one = self._running[work.effect.request_id] = _Invocation(work, started)
+        return one
 
-    def _over(self, request: str) -> None:
-        self._running.pop(request, None)
-        self._cancelled.discard(request)
-        if not self._running:
+    async def _run(self, one: _Invocation) -> None:
+        if self._running.get(one.work.effect.request_id) is not one:  # it was cancelled before it began
+            return
+        one.task = asyncio.current_task()
+        try:
+            await self._invoke(one.work, started=one.started)
+        finally:
+            self._over(one)
+
+    def _over(self, one: _Invocation) -> None:
+        request = one.work.effect.request_id
+        if self._running.get(request) is one:
+            del self._running[request]
+            self._cancelled.discard(request)
+        self._maybe_rest()
+
+    def _maybe_rest(self) -> None:
+        if not self.running:
+            self._rests.set()
             self._on_rest()
+
+    def _end(self, one: _Invocation) -> None:
+        if one.task is not None:
+            one.task.cancel()
+        else:
+            self._over(one)
 
     async def _invoke(self, work: Work, *, started: bool) -> None:
         effect = work.effect
@@ -343,18 +376,28 @@ class Dispatcher:
 
     async def _cancel(self, effect: Effect, thread_id: str) -> None:
         """Carry out a cancellation, unless the invocation runs in another engine: that one does it."""
-        task = self._running.get(effect.call_id)
-        if task is not None:
-            self._cancelled.add(effect.call_id)
-            task.cancel()
-            await asyncio.wait([task])
-        else:
-            for row in await self._retry(self._store.read_effects, thread_id):
-                elsewhere = row.state != "accepted" and row.owner != self._owner.engine_id
-                if row.effect.request_id == effect.call_id and elsewhere:
-                    self._left_to_others[effect.request_id] = (effect, thread_id)
-                    return
-        await self._retry(self._store.settle_effects, [effect.call_id, effect.request_id])
+        self._cancelling += 1
+        try:
+            running = self._running.get(effect.call_id)
+            if running is not None:
+                self._cancelled.add(effect.call_id)
+                self._end(running)
+                if running.task is not None:
+                    await asyncio.wait([running.task])
+            elif await self._is_left_to_others(effect, thread_id):
+                return
+            await self._retry(self._store.settle_effects, [effect.call_id, effect.request_id])
+        finally:
+            self._cancelling -= 1
+            self._maybe_rest()
+
+    async def _is_left_to_others(self, effect: Effect, thread_id: str) -> bool:
+        for row in await self._retry(self._store.read_effects, thread_id):
+            elsewhere = row.state != "accepted" and row.owner != self._owner.engine_id
+            if row.effect.request_id == effect.call_id and elsewhere:
+                self._left_to_others[effect.request_id] = (effect, thread_id)
+                return True
+        return False
 
     async def _end_in_time(self, tool: AnyTool | None, work: Work, ending: Ending | None) -> None:
         """Write down how a call ended that this engine's end cut off; the next one repeats what can be repeated."""

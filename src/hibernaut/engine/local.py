@@ -4,9 +4,12 @@ import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 
+import msgspec
+
 from hibernaut.clock import Clock
 from hibernaut.engine.core import Engine
 from hibernaut.engine.live import LiveFeed
+from hibernaut.engine.workers import Workers
 from hibernaut.errors import StoreError
 from hibernaut.messages.inputs import USER, Command, Delivered, UserText
 from hibernaut.models.protocol import ModelSource
@@ -40,6 +43,16 @@ DRAIN = 10_000
 _INTERRUPTING = ("stop", "close", "park")
 
 
+class _Slice(msgspec.Struct, eq=False):
+    """A claim whose slice runs, or waits for a worker."""
+
+    claim: Claim
+    lost: "_Slice | None" = None
+    """What runs under an earlier claim of the thread: this engine was taken for dead meanwhile."""
+    task: asyncio.Task[None] | None = None
+    """Where it runs, as long as it does."""
+
+
 class LocalEngine:
     """Runs until it is stopped.
 
@@ -69,7 +82,7 @@ class LocalEngine:
         self._clock = clock
         self._max_slices = max_slices
         self._only = only
-        self._slices: dict[str, asyncio.Task[None]] = {}
+        self._slices: dict[str, _Slice] = {}
         self._poked: set[str] = set()
         self._worked = 0
         self._wake = asyncio.Event()
@@ -142,13 +155,17 @@ class LocalEngine:
     # Claiming
 
     async def _claim_until_stopped(self, group: asyncio.TaskGroup) -> None:
+        workers = Workers(group, self._run_slice)
         while not self._stopping.is_set():
             self._wake.clear()
             free = self._max_slices - len(self._slices)
             claims = await self._claim(free) if free else []
             for claim in claims:
                 lost = self._slices.get(claim.thread_id)
-                self._slices[claim.thread_id] = group.create_task(self._slice(claim, lost))
+                if lost is not None and lost.task is None:
+                    lost = lost.lost
+                new = self._slices[claim.thread_id] = _Slice(claim, lost)
+                workers.put(new)
             if len(claims) == free and free:
                 continue
             if not self._wake.is_set() and not self._slices and not self.engine.dispatcher.running:
@@ -163,16 +180,22 @@ class LocalEngine:
             self._set_alarm(self._clock.now() + CLAIM_PAUSE)
             return []
 
-    async def _slice(self, claim: Claim, lost: asyncio.Task[None] | None) -> None:
+    async def _run_slice(self, one: _Slice) -> None:
+        thread_id = one.claim.thread_id
+        if self._slices.get(thread_id) is not one:  # its claim was over before it began
+            return
+        one.task = asyncio.current_task()
+        lost, one.lost = one.lost, None
         try:
-            if lost is not None:  # this engine was taken for dead meanwhile: that slice's claim is over
-                lost.cancel()
-                await asyncio.wait([lost])
-            await self.engine.slice(claim, self._streaming)
+            if lost is not None and lost.task is not None:
+                lost.task.cancel()
+                await asyncio.wait([lost.task])
+            await self.engine.slice(one.claim, self._streaming)
         finally:
-            if self._slices.get(claim.thread_id) is asyncio.current_task():
-                del self._slices[claim.thread_id]
-            self._poked.discard(claim.thread_id)
+            one.task = None
+            if self._slices.get(thread_id) is one:
+                del self._slices[thread_id]
+            self._poked.discard(thread_id)
             self._worked = self._clock.now()
             self._wake.set()
 
@@ -186,11 +209,15 @@ class LocalEngine:
     async def _wind_down(self, group: asyncio.TaskGroup) -> None:
         if self._slices:
             drained = group.create_task(self._clock.sleep(DRAIN))
+            drained.add_done_callback(lambda _: self._wake.set())
             while self._slices and not drained.done():
-                await asyncio.wait([drained, *self._slices.values()], return_when=asyncio.FIRST_COMPLETED)
+                self._wake.clear()
+                await self._wake.wait()
             drained.cancel()
-            for task in self._slices.values():
-                task.cancel()
+            for one in self._slices.values():
+                if one.task is not None:
+                    one.task.cancel()
+            self._slices.clear()
         self.engine.dispatcher.shut_down()
         await self.engine.dispatcher.join()
 

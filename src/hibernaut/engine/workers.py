@@ -1,0 +1,63 @@
+"""Tasks that take jobs from a queue: as many as there are jobs under way, not one for every job.
+
+A task costs more than a short job does. So a worker that has done its job takes the next one, and jobs that never
+suspend are all done by one worker; before it begins one, it sees to it that another worker follows if jobs are left, so
+none ever waits for one that has suspended.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from contextvars import Context, copy_context
+from typing import Generic, TypeVar
+
+J = TypeVar("J")
+
+JOBS_IN_A_ROW = 16
+"""Jobs that one worker does before others on the event loop have their turn."""
+
+
+class Workers(Generic[J]):
+    """Does jobs in the order they were put, each as if it had a task of its own.
+
+    A job may be cancelled through its task. A worker whose task was cancelled, or whose job has left a context variable
+    behind, is not used again.
+    """
+
+    def __init__(self, tasks: asyncio.TaskGroup, do: Callable[[J], Awaitable[None]]) -> None:
+        self._tasks = tasks
+        self._do = do
+        self._jobs: deque[J] = deque()
+        self._follows = False
+        """A worker was called and has not begun yet: it will find what is put until then."""
+
+    def put(self, job: J) -> None:
+        """Have a job done."""
+        self._jobs.append(job)
+        if not self._follows:
+            self._call()
+
+    def _call(self) -> None:
+        self._follows = True
+        self._tasks.create_task(self._work())
+
+    async def _work(self) -> None:
+        self._follows = False
+        task, context, jobs = asyncio.current_task(), copy_context(), self._jobs
+        for _ in range(JOBS_IN_A_ROW):
+            if not jobs:
+                return
+            job = jobs.popleft()
+            if jobs and not self._follows:
+                self._call()
+            await self._do(job)
+            if (task is not None and task.cancelling()) or not _is_untouched(context):
+                return
+
+
+def _is_untouched(context: Context) -> bool:
+    """Tell whether the current context is as it was when `context` was copied from it."""
+    try:
+        return copy_context() == context  # at no cost where nothing was set: then they share one tree
+    except Exception:  # noqa: BLE001  # the values are strangers, and may refuse to be compared
+        return False
