@@ -180,7 +180,7 @@ def _is_unknown(item: Item) -> bool:
 
 def _normal(course: Course, *, digests: bool) -> list[dict[str, object]]:
     """Return the receipts without what may differ."""
-    free = {"started", "took", "attempt", "build", "previous"} | (set() if digests else {"history", "prompt"})
+    free = {"started", "took", "attempt", "build", "previous"} | (set() if digests else {"history"})
     return [{key: value for key, value in asdict(receipt).items() if key not in free} for receipt in course.receipts]
 
 

@@ -26,7 +26,7 @@ from hibernaut.kernel.head import Head, LoadedHead, decode_head, encode_head
 from hibernaut.kernel.limits import ThreadOptions
 from hibernaut.kernel.prepare import INTERRUPTED, STILL_RUNNING, prepare
 from hibernaut.kernel.receipt import Receipt, TurnCommit, decode_receipt, verify_chain
-from hibernaut.kernel.seal import NOT_ASKED, Asked, seal
+from hibernaut.kernel.seal import Asked, seal
 from hibernaut.kernel.transcript import MISSING_RESULT, Transcript, validate
 from hibernaut.kernel.turn import Turn, TurnCall, TurnPart, TurnText
 from hibernaut.messages.events import Usage
@@ -320,7 +320,7 @@ class Thread:
     def _work_out(self, inputs: list[Delivered], reaction: Reaction | None) -> SliceCommit:
         loaded = self.loaded()
         draft = prepare(loaded.head, inputs, self.options, self.now, self.family())
-        asked = NOT_ASKED
+        asked = Asked()
         if draft.wants_completion:
             assert reaction is not None, "the model is asked, and nothing says how it reacts"
             self._check_prompt(draft)

@@ -15,8 +15,8 @@ Rows = list[tuple[bytes, bytes]]
 
 GOLDEN_RECEIPT = (
     "dc001207c40401010101c404020202029292a26d310092a26d32030192a663616c6c5f61a663616c6c5f62910091a663616c"
-    "6c5f3093641450b0616e7468726f7069633a636c61756465c40403030303cd010101cf0000018bcfe56800cd05dcc4040404"
-    "0404c40405050505a5302e312e30"
+    "6c5f3093641450b0616e7468726f7069633a636c6175646503cd010101cf0000018bcfe56800cd05dcc40404040404c40405"
+    "050505a5302e312e30"
 )
 
 
@@ -147,7 +147,7 @@ def test_the_stored_form_of_a_receipt_does_not_change() -> None:
         settled=("call_0",),
         usage=Usage(100, 20, 80),
         model="anthropic:claude",
-        prompt=b"\x03" * 4,
+        shown=3,
         attempt=257,
         failures=1,
         started=1_700_000_000_000,

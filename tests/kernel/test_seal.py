@@ -5,7 +5,7 @@ import hashlib
 from hibernaut.kernel.commit import Disposition, Effect
 from hibernaut.kernel.limits import ThreadOptions
 from hibernaut.kernel.receipt import Receipt, TurnCommit, decode_receipt
-from hibernaut.kernel.seal import NOT_ASKED, Asked, seal
+from hibernaut.kernel.seal import Asked, seal
 from hibernaut.messages.events import Usage
 from hibernaut.messages.inputs import ToolResult
 from hibernaut.messages.items import decode_page
@@ -135,5 +135,5 @@ def test_the_page_holds_the_items_of_the_round_and_no_others() -> None:
 def test_the_same_round_comes_to_the_same_bytes() -> None:
     thread = Thread()
     thread.user("Hello")
-    one, two = (seal(thread.draft(), NOT_ASKED, started=START, now=START + 5, build="test") for _ in range(2))
+    one, two = (seal(thread.draft(), Asked(), started=START, now=START + 5, build="test") for _ in range(2))
     assert one == two

@@ -135,11 +135,14 @@ class LiveFeed:
     def begin(self, turn: LiveTurn) -> None:
         """Show a turn that begins to stream."""
         self._turns[turn.thread_id] = turn
-        self.moved(turn.thread_id)
+        if self.observers:
+            self.moved(turn.thread_id)
 
     def end(self, thread_id: str) -> None:
         """Show no more of the turn that was streaming: it is stored, or given up."""
         self._turns.pop(thread_id, None)
+        if self.observers:
+            self.moved(thread_id)
 
     def moved(self, thread_id: str) -> None:
         """Tell observers that there is something new to read in a thread."""

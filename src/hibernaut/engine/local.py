@@ -174,11 +174,14 @@ class LocalEngine:
 
     async def _claim(self, limit: int) -> list[Claim]:
         try:
-            return await self._store.claim(self._owner, self._clock.now(), limit, threads=self._only)
+            claims = await self._store.claim(self._owner, self._clock.now(), limit, threads=self._only)
         except StoreError:
             logger.exception("ready threads could not be claimed; trying again")
             self._set_alarm(self._clock.now() + CLAIM_PAUSE)
             return []
+        if claims:
+            self._worked = self._clock.now()
+        return claims
 
     async def _run_slice(self, one: _Slice) -> None:
         thread_id = one.claim.thread_id
@@ -196,7 +199,6 @@ class LocalEngine:
             if self._slices.get(thread_id) is one:
                 del self._slices[thread_id]
             self._poked.discard(thread_id)
-            self._worked = self._clock.now()
             self._wake.set()
 
     def _hint(self, thread_id: str, urgency: int) -> None:
@@ -285,7 +287,9 @@ class LocalEngine:
             runner = self.engine.runner
             for stream in runner.streams.values():
                 stream.look(now)
-            if not self._slices and now - self._worked > REST_AFTER:
+            if self._slices:
+                self._worked = now
+            elif now - self._worked > REST_AFTER:
                 runner.transcripts.clear()
             try:
                 if await self._store.changed_elsewhere():

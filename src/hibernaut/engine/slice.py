@@ -9,7 +9,6 @@ import msgspec
 from msgspec.structs import replace
 
 from hibernaut.clock import Clock
-from hibernaut.codec import sha256
 from hibernaut.engine.dispatcher import Dispatcher, Work, is_asked_to_end
 from hibernaut.engine.images import fit_images
 from hibernaut.engine.launches import Launch, Launches
@@ -22,10 +21,9 @@ from hibernaut.kernel.fold import Failure, fold_failure, fold_interrupted, fold_
 from hibernaut.kernel.head import Head, decode_head
 from hibernaut.kernel.prepare import may_spawn, prepare
 from hibernaut.kernel.receipt import TurnCommit
-from hibernaut.kernel.seal import NOT_ASKED, Asked, seal
+from hibernaut.kernel.seal import Asked, seal
 from hibernaut.kernel.turn import TurnBuffer, TurnCall
 from hibernaut.messages.inputs import Delivered
-from hibernaut.messages.items import encode_page
 from hibernaut.messages.stream import StreamPiece
 from hibernaut.models.errors import ConnectionLost, ModelDefect, Refused
 from hibernaut.models.protocol import Model, ModelInfo, ModelRequest, ModelSource
@@ -44,19 +42,27 @@ STALLED_AFTER = 120_000
 """Milliseconds without a piece of the answer after which a stream counts as broken."""
 
 
+Inputs = Sequence[tuple[str, Disposition]]
+"""The inputs that a round has taken, by message id, and what became of each."""
+
+
 class LiveStream:
     """A completion that is under way, for those who may have to stop it."""
 
-    __slots__ = ("_counted", "_moved", "_pieces", "_task", "inputs", "reason")
+    __slots__ = ("_answers", "_counted", "_moved", "_pieces", "_task", "reason")
 
-    def __init__(self, pieces: Sequence[StreamPiece], now: int, inputs: frozenset[str]) -> None:
+    def __init__(self, pieces: Sequence[StreamPiece], now: int, answers: Inputs) -> None:
         self._task = asyncio.current_task()
+        self._answers = answers
         self._pieces = pieces
         self._counted = 0
         self._moved = now
-        self.inputs = inputs
-        """Message ids of the inputs that it answers: they do not interrupt it."""
         self.reason = ""
+
+    @property
+    def inputs(self) -> frozenset[str]:
+        """Message ids of the inputs that it answers: they do not interrupt it."""
+        return frozenset([name for name, _ in self._answers])
 
     def look(self, now: int) -> None:
         """Stop the stream if no piece has come for too long. To be called every now and then: a piece costs nothing."""
@@ -101,7 +107,7 @@ class InlineWait:
 class _Round(msgspec.Struct):
     """What one round found out on the way to its commit."""
 
-    asked: Asked = NOT_ASKED
+    asked: Asked = msgspec.field(default_factory=Asked)
     hot: HotTranscript | None = None
     known: int = 0
     """Items of the draft that the transcript has already."""
@@ -143,10 +149,8 @@ class SliceRunner:
             await self._slice(claim, streaming)
         except BaseException:
             self.transcripts.drop(claim.thread_id)
-            raise
-        finally:
             self._feed.end(claim.thread_id)
-            self._feed.moved(claim.thread_id)
+            raise
 
     async def _slice(self, claim: Claim, streaming: Callable[[str], None] | None) -> None:
         loaded = decode_head(claim.head)
@@ -162,13 +166,15 @@ class SliceRunner:
             one = _Round()
             if draft.wants_completion:
                 await self._complete(one, draft, launch, claim.token << 8 | number, streaming)
-            commit = seal(draft, one.asked, started=started, now=self._clock.now(), build=build(), extra=loaded.extra)
-            inline = [effect for effect in commit.effects if _is_inline(draft, effect)] if number < rounds else []
+            commit = seal(draft, one.asked, started=started, now=draft.now, build=build(), extra=loaded.extra)
+            owed: Sequence[Effect] = commit.effects
+            inline = [effect for effect in owed if _is_inline(draft, effect)] if owed and number < rounds else ()
             again = number < rounds and (commit.continues or bool(inline))
             await self._store.commit(claim, commit, keep=again)
             self._follow(one, draft, len(commit.page))
-            owed = [effect for effect in commit.effects if effect not in inline]
-            self._dispatcher.perform(self._work(owed, draft, launch))
+            if owed:
+                owed = [effect for effect in owed if effect not in inline]
+                self._dispatcher.perform(self._work(owed, draft, launch))
             if not again:
                 return
             if inline:
@@ -203,7 +209,6 @@ class SliceRunner:
         if one.asked.turn is TurnCommit.COMPLETE:
             self.completions += 1
         self._feed.end(head.thread_id)
-        self._feed.moved(head.thread_id)
         for outgoing in draft.outgoing:
             self._note_due(outgoing.due)
         for _, due in draft.deferred:
@@ -216,10 +221,9 @@ class SliceRunner:
     ) -> None:
         head, table = draft.head, launch.table
         name = head.model or launch.config.model
-        prompt = sha256(head.config, table.digest, head.history, encode_page(draft.items))[:16]
-        asked = Asked(
-            TurnCommit.FAILED, "" if name == launch.config.model else name, prompt, attempt, None, table.digest
-        )
+        asked = one.asked
+        asked.turn, asked.model = TurnCommit.FAILED, "" if name == launch.config.model else name
+        asked.shown, asked.attempt, asked.tools = len(draft.items), attempt, table.digest
         one.hot = await self.transcripts.at(head.thread_id, head.version)
         one.hot.extend(draft.items)
         one.known = len(draft.items)
@@ -230,14 +234,14 @@ class SliceRunner:
             request = ModelRequest(name, launch.config.instructions, transcript, table.specs, head.thread_id)
             live = LiveTurn(head.thread_id, head.version, attempt, draft.items)
             self._feed.begin(live)
-            inputs = frozenset([name for name, _ in draft.dispositions])
-            reason = await self._stream(model, request, live, inputs, streaming)
+            reason = await self._stream(model, request, live, draft, streaming)
+            draft.now = self._clock.now()
             buffer.feed_all(live.pieces)
             if reason == "stalled":
                 raise ConnectionLost(f"no answer for {STALLED_AFTER / 1000:.0f} s")
             if reason == "interrupted":
                 fold_interrupted(draft, buffer.interrupted())
-                one.asked = replace(asked, turn=TurnCommit.INTERRUPTED)
+                asked.turn = TurnCommit.INTERRUPTED
                 return
             if buffer.finish is None:
                 raise ConnectionLost("the stream ended before the turn was complete")
@@ -248,13 +252,11 @@ class SliceRunner:
             draft.now = self._clock.now()
             retryable, wait = (error.retryable, error.retry_after) if isinstance(error, ModelError) else (False, 0)
             fold_failure(draft, Failure(error.code, str(error), retryable, wait))
-            one.asked = asked
             return
-        draft.now = self._clock.now()
         if any(isinstance(part, TurnCall) and part.name == "spawn_thread" for part in turn.parts):
             draft.family = await self._family(head)
         fold_turn(draft, turn, table)
-        one.asked = replace(asked, turn=TurnCommit.COMPLETE, usage=turn.usage)
+        asked.turn, asked.usage = TurnCommit.COMPLETE, turn.usage
 
     async def _family(self, head: Head) -> int:
         return await self._store.count_living(head.link.root if head.link else head.thread_id)
@@ -270,12 +272,12 @@ class SliceRunner:
         model: Model,
         request: ModelRequest,
         live: LiveTurn,
-        inputs: frozenset[str],
+        draft: Draft,
         streaming: Callable[[str], None] | None,
     ) -> str:
         """Read the stream into `live.pieces`; return why it was stopped, "" if it was not."""
         thread_id, feed, received = live.thread_id, self._feed, live.pieces
-        stream = self.streams[thread_id] = LiveStream(received, self._clock.now(), inputs)
+        stream = self.streams[thread_id] = LiveStream(received, draft.now, draft.dispositions)
         whole, pieces = False, None
         try:
             pieces = model.stream(request)

@@ -32,7 +32,7 @@ class HotTranscript:
         """Take the next stored items."""
         self.transcript.extend(items)
         for item in items:
-            if isinstance(item, _WITH_CONTENT) and not isinstance(item.content, str):
+            if isinstance(item, _WITH_CONTENT) and type(item.content) is not str:
                 self.has_images = self.has_images or any(isinstance(part, Image) for part in item.content)
 
     def checked(self) -> Sequence[Item]:

@@ -49,8 +49,9 @@ class Receipt(msgspec.Struct, frozen=True, array_like=True, gc=False):
     usage: Usage | None = None
     model: str = ""
     """The model that was asked, if it is another than the launch configuration's."""
-    prompt: bytes = b""
-    """First 16 bytes of the SHA-256 of what the model was asked."""
+    shown: int = 0
+    """Items of this round's page that the model was shown; the rest of the page is what it said. It was asked with all
+    the history before, and these."""
     attempt: int = 0
     """Names the completion; unique for the thread."""
     failures: int = 0

@@ -13,18 +13,15 @@ from hibernaut.messages.items import encode_page
 _NOT_FINAL = (Disposition.DEFERRED, Disposition.HELD)
 
 
-class Asked(msgspec.Struct, frozen=True):
+class Asked(msgspec.Struct):
     """What the receipt says of a completion."""
 
     turn: TurnCommit = TurnCommit.NONE
     model: str = ""
-    prompt: bytes = b""
+    shown: int = 0
     attempt: int = 0
     usage: Usage | None = None
     tools: bytes = b""
-
-
-NOT_ASKED = Asked()
 
 
 def seal(
@@ -51,14 +48,14 @@ def seal(
             version=head.version,
             previous=head.receipts,
             history=head.history,
-            inputs=tuple([(name, int(disposition)) for name, disposition in draft.dispositions]),
+            inputs=tuple(draft.dispositions),
             turn=asked.turn,
             calls=tuple(draft.calls),
             owes=_owes(draft) if draft.effects else (),
             settled=tuple(draft.settled),
             usage=asked.usage,
             model=asked.model,
-            prompt=asked.prompt,
+            shown=asked.shown,
             attempt=asked.attempt,
             failures=head.attempts,
             started=started,
