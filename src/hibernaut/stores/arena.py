@@ -7,6 +7,7 @@ and each would cost some 60 bytes beside its content. Here a record costs what i
 import mmap
 import struct
 from collections.abc import Iterator
+from contextlib import suppress
 
 SEGMENT = 8 * 1024 * 1024
 """Bytes of one mapping. The system gives memory for it only as it is written."""
@@ -29,7 +30,7 @@ class Arena:
         """Add a record to the chain that ends with `before` (0 begins one); return the new end."""
         record = b"".join((_HEAD.pack(before, len(first), len(second)), first, second))
         if self._end + len(record) > len(self._segment):
-            self._segment = mmap.mmap(-1, max(SEGMENT, len(record)))
+            self._segment = _mapping(max(SEGMENT, len(record)))
             self._segments.append(self._segment)
             self._end = 0
         at = self._end
@@ -44,3 +45,13 @@ class Arena:
             end, first, second = _HEAD.unpack_from(segment, at)
             middle = at + _HEAD.size + first
             yield segment[at + _HEAD.size : middle], segment[middle : middle + second]
+
+
+def _mapping(size: int) -> mmap.mmap:
+    """Return fresh memory, in huge pages where the system has them: to be given it in small ones costs 1 µs per KiB."""
+    if not hasattr(mmap, "MADV_HUGEPAGE"):
+        return mmap.mmap(-1, size)
+    mapping = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    with suppress(OSError):
+        mapping.madvise(mmap.MADV_HUGEPAGE)
+    return mapping
