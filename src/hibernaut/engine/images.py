@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from hibernaut.engine.transcripts import HotTranscript
 from hibernaut.errors import StoreCorrupt
 from hibernaut.messages.items import Item, ResultItem, UserItem
 from hibernaut.messages.parts import Image, Part, Text
@@ -14,11 +13,8 @@ from hibernaut.stores.protocol import Store
 PLACEHOLDER = "[an image ({media_type}) that this model cannot see]"
 
 
-async def fit_images(hot: HotTranscript, info: ModelInfo, store: Store) -> Sequence[Item]:
-    """Return a thread's checked transcript with its images as the model can take them."""
-    transcript = hot.checked()
-    if not hot.has_images:
-        return transcript
+async def fit_images(transcript: Sequence[Item], info: ModelInfo, store: Store) -> Sequence[Item]:
+    """Return a transcript with its images as the model can take them."""
     return [await _fit(item, info, store) for item in transcript]
 
 

@@ -230,7 +230,9 @@ class SliceRunner:
         buffer = TurnBuffer()
         try:
             model, info = self._model(name)
-            transcript = await fit_images(one.hot, info, self._store)
+            transcript = one.hot.checked()
+            if one.hot.has_images:
+                transcript = await fit_images(transcript, info, self._store)
             request = ModelRequest(name, launch.config.instructions, transcript, table.specs, head.thread_id)
             live = LiveTurn(head.thread_id, head.version, attempt, draft.items)
             self._feed.begin(live)

@@ -104,13 +104,14 @@ def canonical(arguments: dict[str, JSON]) -> str:
     return _encode(arguments).decode()
 
 
-def restore_arguments(arguments: dict[str, JSON]) -> dict[str, JSON]:
+def restore_arguments(arguments: dict[str, JSON], written: str = "") -> dict[str, JSON]:
     """Give keys and strings the NULs back that cleaning took: for handing arguments to the tool itself.
 
-    Returns the same object when there are none.
+    Returns the same object when there are none. `written` is what `canonical` makes of the arguments, where that is at
+    hand.
     """
-    written = canonical(arguments)
-    if NUL_MARK not in written and ESCAPE_MARK not in written:
+    written = written or canonical(arguments)
+    if written.isascii() or (NUL_MARK not in written and ESCAPE_MARK not in written):
         return arguments
     return _rewritten(arguments, restore)
 

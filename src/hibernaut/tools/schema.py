@@ -62,12 +62,13 @@ class ToolSignature:
     def __post_init__(self) -> None:
         object.__setattr__(self, "parameters", msgspec.json.encode(self.schema).decode())
 
-    def decode(self, arguments: dict[str, JSON] | str) -> dict[str, Any]:
+    def decode(self, arguments: dict[str, JSON] | str, written: str = "") -> dict[str, Any]:
         """Return what to call the function with.
 
         Args:
             arguments: what `parse_arguments` returned, or the JSON text that `canonical` made of it. The NULs that
                 cleaning took are given back to the function.
+            written: that text beside the arguments, where it is at hand.
 
         Returns:
             Converted values by parameter name. Parameters that the call left out are left out here too, so that the
@@ -76,7 +77,10 @@ class ToolSignature:
         Raises:
             ArgumentsRefused: the arguments do not fit the signature; the message says which, and why.
         """
-        values = restore_arguments(_object_of(arguments) if isinstance(arguments, str) else arguments)
+        if isinstance(arguments, str):
+            values = restore_arguments(_object_of(arguments), arguments)
+        else:
+            values = restore_arguments(arguments, written)
         try:
             made = self._convert(values)
         except msgspec.ValidationError as error:
@@ -437,9 +441,12 @@ def _whole_numbers(value: JSON) -> JSON:
     return value
 
 
+_decode_object = msgspec.json.Decoder(dict[str, Any]).decode
+
+
 def _object_of(text: str) -> dict[str, JSON]:
     try:
-        return msgspec.json.decode(text, type=dict[str, Any])
+        return _decode_object(text)
     except msgspec.DecodeError as error:
         raise ArgumentsRefused(f"The arguments are not a JSON object: {error}") from None
 

@@ -38,10 +38,10 @@ class _Entry(msgspec.Struct, frozen=True):
     where: str
     verdict: Run | Callable[..., Verdict]
 
-    def judge(self, values: dict[str, Any], now: int) -> Verdict:
+    def judge(self, values: dict[str, Any], written: str, now: int) -> Verdict:
         """Say what becomes of a call with these arguments."""
         try:
-            keywords = self.signature.decode(values)
+            keywords = self.signature.decode(values, written)
         except MalformedInput as error:
             return Refusal(f"Not run. {error}")
         except Exception as error:  # noqa: BLE001  # types of the program convert and check values with code of their own
@@ -106,8 +106,8 @@ class ToolTable:
             values = parse_arguments(arguments)
         except MalformedInput as error:
             return Judged(Refusal(f"Not run. {error}") if entry else self._refuse(tool))
-        verdict = entry.judge(values, now) if entry else self._refuse(tool)
-        return Judged(verdict, canonical(values))
+        written = canonical(values)
+        return Judged(entry.judge(values, written, now) if entry else self._refuse(tool), written)
 
     def _refuse(self, tool: str) -> Refusal:
         name = clean(shorten(tool, _SHOWN_NAME))
