@@ -1,8 +1,11 @@
 """Jobs, and the tasks that do them."""
 
 import asyncio
+import sys
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
+
+import pytest
 
 from hibernaut.engine.workers import JOBS_IN_A_ROW, Workers
 
@@ -28,6 +31,22 @@ def test_jobs_that_never_suspend_are_done_in_order_by_few_tasks() -> None:
 
     assert done == list(range(10 * JOBS_IN_A_ROW))
     assert len(tasks) == 10
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="there are no eager tasks")
+def test_jobs_are_done_in_order_where_tasks_begin_eagerly() -> None:
+    done: list[int] = []
+
+    async def job(number: int) -> None:
+        done.append(number)
+
+    async def scenario() -> None:
+        asyncio.get_running_loop().set_task_factory(asyncio.eager_task_factory)  # type: ignore[attr-defined, unused-ignore]
+        await do_all(2_000, job)
+
+    asyncio.run(scenario())
+
+    assert done == list(range(2_000))
 
 
 def test_no_job_waits_for_one_that_has_suspended() -> None:

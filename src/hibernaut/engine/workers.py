@@ -30,6 +30,7 @@ class Workers(Generic[J]):
         self._jobs: deque[J] = deque()
         self._follows = False
         """A worker was called and has not begun yet: it will find what is put until then."""
+        self._calling = False
 
     def put(self, job: J) -> None:
         """Have a job done."""
@@ -38,10 +39,13 @@ class Workers(Generic[J]):
             self._call()
 
     def _call(self) -> None:
-        self._follows = True
+        self._follows = self._calling = True
         self._tasks.create_task(self._work())
+        self._calling = False
 
     async def _work(self) -> None:
+        if self._calling:  # tasks begin eagerly on this loop: workers would stand inside one another
+            await asyncio.sleep(0)
         self._follows = False
         task, context, jobs = asyncio.current_task(), copy_context(), self._jobs
         for _ in range(JOBS_IN_A_ROW):
