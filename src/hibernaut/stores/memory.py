@@ -154,7 +154,8 @@ class MemoryStore:
         self, messages: Sequence[InputMessage], now: int, *, due: int = 0, blobs: Sequence[Blob] = ()
     ) -> list[Outcome]:
         letters = [_letter(message, now, due) for message in messages]
-        for digest, data in [(blob.digest, _exact(blob.data)) for blob in blobs] if blobs else ():
+        kept = [(blob.digest, _exact(blob.data)) for blob in blobs]
+        for digest, data in kept:
             self._keep(self._blobs, digest, data)
         outcomes = [self._deliver(letter, digest, now) for letter, digest in letters]
         self._tell()
@@ -179,9 +180,11 @@ class MemoryStore:
         learned = [_digest(name) for name in commit.consumed if inbox.pop(name, None) is None]
         forgotten = [_digest(name) for name in commit.dropped if inbox.pop(name, None) is not None]
         deferred = [(inbox[name], moment) for name, moment in commit.deferred if name in inbox]
-        made = list(map(_new, commit.spawned))
+        made = [_new(new) for new in commit.spawned]
         letters = [_letter(out.message, at, out.due) for out in commit.outgoing]
-        owed = [EffectRow(one, thread.thread_id, "pending", owner.engine_id, at) for one in commit.effects]
+        owed = [
+            (one.request_id, EffectRow(one, thread.thread_id, "pending", owner.engine_id, at)) for one in commit.effects
+        ]
         # All that can fail stands above; from here on it is only moved to its place.
         thread.log = self._arena.append(thread.log, commit.page, commit.receipt)
         thread.version = commit.version
@@ -201,8 +204,8 @@ class MemoryStore:
             letter.due, letter.deferred = moment, True
         for request_id in commit.settled:
             self._settle(request_id)
-        for row in owed:
-            self._owe(thread, owner, row)
+        for request_id, row in owed:
+            self._owe(thread, owner, request_id, row)
         self._add(made)
         thread.continues = at if commit.continues else None
         thread.not_before = 0
@@ -496,8 +499,7 @@ class MemoryStore:
                 del self._engines[engine.engine_id]
         self._tell()
 
-    def _owe(self, thread: _Thread, owner: _Engine, row: EffectRow) -> None:
-        request_id = row.effect.request_id
+    def _owe(self, thread: _Thread, owner: _Engine, request_id: str, row: EffectRow) -> None:
         if request_id not in self._effects:
             self._effects[request_id] = row
             owner.effects[request_id] = None
