@@ -110,10 +110,12 @@ def restore_arguments(arguments: dict[str, JSON], written: str = "") -> dict[str
     Returns the same object when there are none. `written` is what `canonical` makes of the arguments, where that is at
     hand.
     """
-    written = written or canonical(arguments)
-    if written.isascii() or (NUL_MARK not in written and ESCAPE_MARK not in written):
-        return arguments
-    return _rewritten(arguments, restore)
+    return _rewritten(arguments, restore) if is_marked(written or canonical(arguments)) else arguments
+
+
+def is_marked(written: str) -> bool:
+    """Tell whether cleaning may have left marks in arguments, by what `canonical` makes of them."""
+    return not written.isascii() and (NUL_MARK in written or ESCAPE_MARK in written)
 
 
 def _utf8(raw: bytes, limits: ArgumentLimits) -> str:

@@ -11,6 +11,7 @@ import re
 import sys
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
 from types import NoneType, SimpleNamespace, UnionType
@@ -19,7 +20,7 @@ from typing import Annotated, Any, Final, Literal, TypeAlias, cast, get_args, ge
 import msgspec
 
 from hibernaut.errors import ToolDefinitionError
-from hibernaut.tools.arguments import JSON, ArgumentsRefused, restore_arguments
+from hibernaut.tools.arguments import JSON, ArgumentsRefused, canonical, is_marked, restore_arguments
 
 Schema: TypeAlias = dict[str, JSON]
 """A JSON Schema (2020-12) as Python has it."""
@@ -58,9 +59,11 @@ class ToolSignature:
     """`schema` as JSON text, the same for the same function in every process."""
     _fields: Mapping[str, str] = field(repr=False)
     _struct: type[msgspec.Struct] = field(repr=False)
+    _read: Callable[[str], msgspec.Struct] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "parameters", msgspec.json.encode(self.schema).decode())
+        object.__setattr__(self, "_read", msgspec.json.Decoder(self._struct, dec_hook=_model_value).decode)
 
     def decode(self, arguments: dict[str, JSON] | str, written: str = "") -> dict[str, Any]:
         """Return what to call the function with.
@@ -77,24 +80,27 @@ class ToolSignature:
         Raises:
             ArgumentsRefused: the arguments do not fit the signature; the message says which, and why.
         """
-        if isinstance(arguments, str):
-            values = restore_arguments(_object_of(arguments), arguments)
-        else:
-            values = restore_arguments(arguments, written)
-        try:
-            made = self._convert(values)
-        except msgspec.ValidationError as error:
-            # Some providers write every number with a decimal point; 5.0 is an integer to JSON Schema, not to msgspec.
-            try:
-                made = self._convert(_whole_numbers(values))
-            except msgspec.ValidationError:
-                raise self._refusal(error) from None
+        made = self._made(arguments, arguments if isinstance(arguments, str) else written or canonical(arguments))
         keywords = {}
         for attribute, name in self._fields.items():
             value = getattr(made, attribute)
             if value is not msgspec.UNSET:
                 keywords[name] = value
         return keywords
+
+    def _made(self, arguments: dict[str, JSON] | str, written: str) -> msgspec.Struct:
+        if not is_marked(written):  # then there is nothing to restore, and the text can be read at once
+            with suppress(msgspec.DecodeError):
+                return self._read(written)
+        values = restore_arguments(_object_of(arguments) if isinstance(arguments, str) else arguments, written)
+        try:
+            return self._convert(values)
+        except msgspec.ValidationError as error:
+            # Some providers write every number with a decimal point; 5.0 is an integer to JSON Schema, not to msgspec.
+            try:
+                return self._convert(_whole_numbers(values))
+            except msgspec.ValidationError:
+                raise self._refusal(error) from None
 
     def _convert(self, values: JSON) -> msgspec.Struct:
         return msgspec.convert(values, self._struct, dec_hook=_model_value, str_keys=True)
