@@ -11,7 +11,6 @@ import re
 import sys
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
 from types import NoneType, SimpleNamespace, UnionType
@@ -90,8 +89,10 @@ class ToolSignature:
 
     def _made(self, arguments: dict[str, JSON] | str, written: str) -> msgspec.Struct:
         if not is_marked(written):  # then there is nothing to restore, and the text can be read at once
-            with suppress(msgspec.DecodeError):
+            try:
                 return self._read(written)
+            except msgspec.DecodeError:
+                pass  # the slower way says why, or makes it fit
         values = restore_arguments(_object_of(arguments) if isinstance(arguments, str) else arguments, written)
         try:
             return self._convert(values)
