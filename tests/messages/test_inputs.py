@@ -10,10 +10,16 @@ from hibernaut.messages.inputs import (
     RESULT,
     UPKEEP,
     USER,
+    Answer,
     Command,
     Event,
     InputContent,
     InputMessage,
+    Orphaned,
+    ParentMessage,
+    Question,
+    Report,
+    Seed,
     Timer,
     ToolResult,
     UserText,
@@ -21,6 +27,7 @@ from hibernaut.messages.inputs import (
     encode_input,
     urgency,
 )
+from hibernaut.messages.items import UserItem
 from hibernaut.messages.parts import Image, Text
 
 GOLDEN: list[tuple[InputContent, str]] = [
@@ -45,6 +52,21 @@ GOLDEN: list[tuple[InputContent, str]] = [
         Command("cancel", "call_a", "too slow"),
         "95a26d31a17494a7636f6d6d616e64a663616e63656ca663616c6c5f61a8746f6f20736c6f77a3617069a77b2261223a317d",
     ),
+    (
+        Seed((UserItem("Count the files.", "", "runtime"),)),
+        "95a26d31a17492a4736565649194a175b0436f756e74207468652066696c65732ea0a772756e74696d65a3617069a77b2261223a317d",
+    ),
+    (
+        Report("thread_c", "Nine.", closed=True),
+        "95a26d31a17494a67265706f7274a87468726561645f63a54e696e652ec3a3617069a77b2261223a317d",
+    ),
+    (ParentMessage("Hurry."), "95a26d31a17492a6706172656e74a648757272792ea3617069a77b2261223a317d"),
+    (
+        Question("q1", "call_a", "May I?", ("Yes", "No"), 1, 1_700_000_000_000, "http://x/y"),
+        "95a26d31a17498a87175657374696f6ea27131a663616c6c5f61a64d617920493f92a3596573a24e6f01cf0000018bcfe56800aa687474703a2f2f782f79a3617069a77b2261223a317d",
+    ),
+    (Answer("q1", 1, "ada"), "95a26d31a17494a6616e73776572a2713101a3616461a3617069a77b2261223a317d"),
+    (Orphaned("call_a"), "95a26d31a17492a86f727068616e6564a663616c6c5f61a3617069a77b2261223a317d"),
 ]
 
 

@@ -14,8 +14,11 @@ from hibernaut.messages.items import (
     EventItem,
     Item,
     NoticeItem,
+    QuestionEndItem,
+    QuestionItem,
     ReasoningItem,
     ResultItem,
+    SpawnItem,
     SummaryItem,
     TextItem,
     Unknown,
@@ -42,10 +45,19 @@ GOLDEN: list[tuple[Item, str]] = [
         "95a174a663616c6c5f619194a178ab68656164e280a67461696cc4010863c3a25b5d",
     ),
     (
-        EventItem("call_e", "call_a", "watch", "{}", "a push", "report", final=True, is_error=True, display="[]"),
-        "9aa165a663616c6c5f65a663616c6c5f61a57761746368a27b7da6612070757368a67265706f7274c3c3a25b5d",
+        EventItem("call_e", "call_a", "watch", "{}", "a push", "report", True, True, "[]", "thread_c"),
+        "9ba165a663616c6c5f65a663616c6c5f61a57761746368a27b7da6612070757368a67265706f7274c3c3a25b5da87468726561645f63",
     ),
-    (SummaryItem("So far.", 12), "93a173a7536f206661722e0c"),
+    (SummaryItem("So far.", 12, 9000, 80), "95a173a7536f206661722e0ccd232850"),
+    (SpawnItem("thread_c", "call_a", event=True), "94a162a87468726561645f63a663616c6c5f61c3"),
+    (
+        QuestionItem("q1", "call_a", "May I?", ("Yes", "No"), 1, 1_700_000_000_000, "http://x/y"),
+        "98a171a27131a663616c6c5f61a64d617920493f92a3596573a24e6f01cf0000018bcfe56800aa687474703a2f2f782f79",
+    ),
+    (
+        QuestionEndItem("q1", "call_a", "answered", 0, "Yes", "ada"),
+        "97a164a27131a663616c6c5f61a8616e73776572656400a3596573a3616461",
+    ),
     (NoticeItem("retry", "overloaded"), "93a16ea57265747279aa6f7665726c6f61646564"),
     (Unknown(b"\x91\xa1z"), "92a13fc40391a17a"),
 ]
@@ -63,8 +75,11 @@ items = st.one_of(
     st.builds(ReasoningItem, ids, st.binary(), st.text()),
     st.builds(CallItem, ids, ids, ids, ids, st.binary()),
     st.builds(ResultItem, ids, contents, st.booleans(), ids),
-    st.builds(EventItem, ids, ids, ids, ids, contents, ids, st.booleans(), st.booleans(), ids),
-    st.builds(SummaryItem, st.text(), st.integers(0, 2**40)),
+    st.builds(EventItem, ids, ids, ids, ids, contents, ids, st.booleans(), st.booleans(), ids, ids),
+    st.builds(SummaryItem, st.text(), st.integers(0, 2**40), st.integers(0, 2**40), st.integers(0, 2**40)),
+    st.builds(SpawnItem, ids, ids, st.booleans()),
+    st.builds(QuestionItem, ids, ids, st.text(), st.lists(ids).map(tuple), st.integers(0, 9), st.integers(0, 2**40)),
+    st.builds(QuestionEndItem, ids, ids, ids, st.integers(-1, 9), st.text(), ids),
     st.builds(NoticeItem, ids, st.text()),
 )
 
