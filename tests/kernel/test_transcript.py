@@ -223,9 +223,8 @@ def test_nothing_that_was_said_is_lost(history: list[Item]) -> None:
         return [text for text in texts if text in {"one", "two words"}]
 
     seen = shown(history)
-    summaries = [UserItem(item.text) if isinstance(item, SummaryItem) else item for item in history]
     whole = [msgspec.structs.replace(item, text="") if is_cut_short(item) else item for item in history]
-    assert spoken(seen, UserItem) == spoken(summaries, UserItem)
+    assert spoken(seen, UserItem) == spoken(history, UserItem)
     assert spoken(seen, TextItem) == spoken(whole, TextItem)
     calls = sum(isinstance(item, CallItem | EventItem) for item in history)
     assert sum(isinstance(item, CallItem) for item in seen) == calls
@@ -330,9 +329,7 @@ def test_a_turn_keeps_the_order_in_which_the_model_said_it() -> None:
     assert shown(history) == history
 
 
-@pytest.mark.parametrize(
-    "rest", [[], [HELLO], [TextItem("\n"), HELLO], [THINKING, NoticeItem("empty_turn"), HELLO], [SummaryItem("s", 1)]]
-)
+@pytest.mark.parametrize("rest", [[], [HELLO], [TextItem("\n"), HELLO], [THINKING, NoticeItem("empty_turn"), HELLO]])
 def test_reasoning_that_led_to_nothing_is_left_out(rest: list[Item]) -> None:
     before: list[Item] = [HELLO, TextItem("hi"), HELLO]
     for ending in (rest, [*rest, HELLO, TextItem("hi")]):
@@ -392,8 +389,10 @@ def test_an_event_settles_what_was_open_and_never_shares_an_id() -> None:
     assert [item.content for item in transcript if isinstance(item, ResultItem)][1:] == ["passed", "passed"]
 
 
-def test_a_summary_is_shown_as_a_note_of_the_runtime() -> None:
-    assert shown([SummaryItem("They built it.", 9), HELLO]) == [UserItem("They built it.", origin="runtime"), HELLO]
+def test_a_summary_is_not_shown_where_it_is_stored() -> None:
+    answered: list[Item] = [HELLO, call("t1"), result("t1"), TextItem("hi")]
+    for place in range(len(answered) + 1):
+        assert shown([*answered[:place], SummaryItem("They built it.", 9), *answered[place:]]) == answered
 
 
 def test_notices_and_what_is_unknown_are_not_shown_and_part_nothing() -> None:

@@ -85,11 +85,13 @@ def fold_turn(draft: Draft, turn: Turn, judge: CallJudge) -> None:
     A turn without a text or a call leaves nothing behind, not even its reasoning.
     """
     head = draft.head
-    head.owes = False
+    head.owes = head.overflowed = False
     draft.forget_failures()
-    _count(draft, turn.usage)
+    count_usage(draft, turn.usage)
     said = turn.parts if any(map(_says_something, turn.parts)) else ()
     calls = _store(draft, said, judge, CUT_CALL if turn.reason == "length" else HALF_CALL)
+    head.measured = turn.usage.input + turn.usage.output
+    head.measured_items = head.items + draft.turn_end if head.measured else 0
     if calls:
         if draft.closing is not None:
             close(draft, *draft.closing)
@@ -150,6 +152,10 @@ def fold_interrupted(draft: Draft, turn: Turn) -> None:
     draft.forget_failures()
 
 
+OVERFLOW = "context_overflow"
+"""Code of the failure that compaction may help against."""
+
+
 class Failure(msgspec.Struct, frozen=True):
     """How a completion failed; `retry_after` in milliseconds, 0 when nobody said."""
 
@@ -160,11 +166,19 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 def fold_failure(draft: Draft, failure: Failure) -> None:
-    """Put the thread back with a due time, or park it: after bounded attempts, or at once if trying again is no use."""
+    """Put the thread back with a due time, or park it: after bounded attempts, or at once if trying again is no use.
+
+    A prompt that was too long for the model is compacted and sent again, once.
+    """
     head = draft.head
     head.owes = True
-    head.attempts += 1
     what = f"{failure.code}: {failure.text}"
+    if failure.code == OVERFLOW and draft.options.compact_at and not head.overflowed:
+        head.overflowed, head.fruitless = True, 0
+        draft.forget_failures()
+        draft.notice("retry", f"{what}; trying again with a shorter history")
+        return
+    head.attempts += 1
     if not failure.retryable or failure.retry_after > RETRY_AFTER_MOST:
         draft.park(what)
     elif head.attempts >= draft.options.max_attempts:
@@ -183,7 +197,8 @@ def backoff(salt: bytes, version: int, attempts: int) -> int:
     return wait - wait * jitter // (4 * 65_536)
 
 
-def _count(draft: Draft, usage: Usage) -> None:
+def count_usage(draft: Draft, usage: Usage) -> None:
+    """Add what a completion took to what the thread has used."""
     if usage.input or usage.output:
         used = draft.head.usage
         draft.head.usage = Usage(used.input + usage.input, used.output + usage.output, used.cached + usage.cached)

@@ -66,13 +66,16 @@ class Call(msgspec.Struct, omit_defaults=True):
 class Summary(msgspec.Struct, frozen=True, omit_defaults=True):
     """Where the summary stands that the model is shown, and what comes after it.
 
-    It is in the page of head version `version`; what follows it begins with the page of version `kept`. It covers all
-    that was inherited and the first `covers` items of the thread's own.
+    It is in the page of head version `version`; what follows it begins with the page of version `kept`, without the
+    first `skip` items of that. It covers all that was inherited and the first `covers` items of the thread's own.
     """
 
     version: int
     kept: int
     covers: int
+    skip: int = 0
+    asked: int = 0
+    """Version of the page with the last request, where that is covered too: the summary has it word for word."""
 
 
 class Link(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -187,7 +190,7 @@ class Head(msgspec.Struct, omit_defaults=True):
     measured_items: int = 0
     """and how many items of its own the thread had after it."""
     fruitless: int = 0
-    """Tokens of the transcript when compacting it last came to too little; 0: it did not."""
+    """Tokens of the transcript when compacting it last came to too little, or was done for `overflowed`; 0: neither."""
     overflowed: bool = False
     """The model's window was too small for the last completion."""
     history: bytes = b""

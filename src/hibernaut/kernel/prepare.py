@@ -96,6 +96,7 @@ def _resume(draft: Draft) -> None:
     head.status, head.reason = "open", ""
     head.repeats = head.continuations = 0
     head.repeated = b""
+    head.overflowed = False
     head.granted = _used(head)
     draft.forget_failures()
 

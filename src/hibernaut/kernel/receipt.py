@@ -26,6 +26,8 @@ class TurnCommit(IntEnum):
     """The completion came to nothing."""
     SUMMARIZED = 4
     """The model was asked for a summary of the history, and gave one."""
+    NOT_SUMMARIZED = 5
+    """It was asked for one, and that came to nothing."""
 
 
 class Receipt(msgspec.Struct, frozen=True, array_like=True, gc=False):

@@ -21,7 +21,6 @@ from hibernaut.messages.items import (
     Item,
     ReasoningItem,
     ResultItem,
-    SummaryItem,
     TextItem,
     UserItem,
 )
@@ -40,6 +39,8 @@ class TranscriptInvalid(AssertionError):
 
 class Transcript:
     """The items that a model is shown, kept up to date item by item.
+
+    A summary is not shown where it is stored, but first: whoever reads a history that has one begins with it.
 
     What the model says between two items of the user's side is one turn. Its calls get their results in their own
     order, whatever order those came in: one that is early is held until those before it are there, and one that comes
@@ -74,8 +75,6 @@ class Transcript:
                 self._reasoning.append(item)
             elif type(item) is EventItem:
                 self._event(item)
-            elif type(item) is SummaryItem:
-                self._user_says(UserItem(_filled(item.text), origin="runtime"))
 
     def ready(self) -> list[Item]:
         """Return the transcript as it may be sent now.

@@ -6,6 +6,7 @@ from hibernaut.messages.events import Usage
 from hibernaut.messages.items import ResultItem, UserItem
 from hibernaut.messages.parts import plain_text
 from hibernaut.messages.stream import Finish, StreamPiece, TextDelta
+from hibernaut.messages.text import shorten
 from hibernaut.models.protocol import ModelInfo, ModelRequest
 
 
@@ -18,7 +19,7 @@ class EchoModel:
         """Say back what came last, word by word."""
         last = request.transcript[-1]
         text = plain_text(last.content) if isinstance(last, UserItem | ResultItem) else ""
-        words = f"You said: {text}".split(" ")
+        words = (f"So far: {shorten(text, 200)}" if request.purpose == "summary" else f"You said: {text}").split(" ")
         for position, word in enumerate(words):
             yield TextDelta(word if position == 0 else f" {word}")
         yield Finish(usage=Usage(sum(len(str(item)) for item in request.transcript) // 4, len(words)))

@@ -1,7 +1,7 @@
 """What the runtime asks of a model provider."""
 
 from collections.abc import AsyncGenerator, Sequence
-from typing import Protocol
+from typing import Literal, Protocol
 
 import msgspec
 
@@ -23,6 +23,8 @@ class ModelRequest(msgspec.Struct, frozen=True):
     transcript: Sequence[Item]
     tools: tuple[ToolSpec, ...]
     thread_id: str
+    purpose: Literal["turn", "summary"] = "turn"
+    """What is asked for: the thread's next turn, or a summary of its history (then there are no tools)."""
 
 
 class ModelInfo(msgspec.Struct, frozen=True):
