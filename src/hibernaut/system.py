@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from hibernaut.clock import Clock, SystemClock
 from hibernaut.codec import to_json
+from hibernaut.engine.history import chain_start, inherited_items
 from hibernaut.engine.live import LiveFeed
 from hibernaut.engine.local import LOOK_EVERY, LocalEngine
 from hibernaut.engine.step import StepEngine, StepResult
@@ -20,9 +21,11 @@ from hibernaut.errors import (
     AlreadyAnswered,
     ConfigurationError,
     MalformedInput,
+    StoreCorrupt,
     StoreError,
     ThreadClosed,
     UnknownThread,
+    VerificationFailed,
 )
 from hibernaut.ids import Ids, RandomIds
 from hibernaut.kernel.commit import NewThread
@@ -369,7 +372,11 @@ class AgentSystem:
         head = decode_head(row.head).head
         log = await self.store.read_log(thread_id)
         rows = [(entry.page, entry.receipt) for entry in log if entry.version <= head.version]
-        return verify_chain(rows, head.history, head.receipts)
+        try:
+            start = await chain_start(self.store, head.link)
+        except StoreCorrupt as error:
+            raise VerificationFailed(f"what it inherits cannot be read: {error}") from error
+        return verify_chain(rows, head.history, head.receipts, start)
 
     async def wait_idle(self) -> None:
         """Return when no thread of this process's engine has anything to do (sleeping and deferred ones have not)."""
@@ -551,10 +558,16 @@ class ThreadHandle:
         rows = await self._system.store.read_tree(row.root or row.thread_id)
         return tree_of(rows, self.thread_id)
 
-    async def history(self) -> list[Item]:
-        """Return everything in the history, oldest first."""
-        rows = await self._system.store.read_log(self.thread_id)
-        return [item for row in rows for item in decode_page(row.page)]
+    async def history(self, *, inherited: bool = False) -> list[Item]:
+        """Return everything in the history, oldest first; what a summary stands for too.
+
+        With `inherited`, what a child shares with the threads above it comes first.
+        """
+        store = self._system.store
+        row = await store.read_head(self.thread_id) if inherited else None
+        above = await inherited_items(store, decode_head(row.head).head.link, whole=True) if row is not None else []
+        rows = await store.read_log(self.thread_id)
+        return [*above, *[item for row in rows for item in decode_page(row.page)]]
 
     async def receipts(self) -> list[Receipt]:
         """Return the receipts, oldest first."""
@@ -583,6 +596,10 @@ class ThreadHandle:
     async def close(self, reason: str = "") -> None:
         """End the thread for good."""
         await self._system.command(self.thread_id, Command("close", reason=reason))
+
+    async def compact(self) -> None:
+        """Replace the beginning of the history by a summary in what the model is shown; nothing is deleted."""
+        await self._system.command(self.thread_id, Command("compact"))
 
     async def cancel(self, call_id: str, reason: str = "") -> None:
         """Cancel one open call or subscription."""

@@ -218,6 +218,25 @@ def _calls(request: ModelRequest) -> list[CallItem]:
     return [item for item in request.transcript if isinstance(item, CallItem)]
 
 
+def compacted(life: Life) -> Play:
+    """A history that grows until it is compacted, with a call and without."""
+
+    def answer(request: ModelRequest) -> ScriptedTurn:
+        if request.purpose == "summary":
+            return say("They talked.")
+        text = last_user_text(request)
+        if text == "Work" and not _calls(request):
+            return call("work")
+        return say(f"You said: {text}. ", "word " * 400)
+
+    async def drive() -> None:
+        for number, text in enumerate(["One", "Two", "Work", "Three", "Four"], 1):
+            await life.say(f"m{number}", text)
+            await life.settle()
+
+    return Play(answer, drive, [_worker(life, idempotent=True)], ThreadOptions(context_window=3_200))
+
+
 SCENARIOS: dict[str, Scenario] = {
     "plain-answer": plain_answer,
     "runtime-answers": runtime_answers,
@@ -240,6 +259,7 @@ SCENARIOS: dict[str, Scenario] = {
     "stopped-and-resumed-idempotent": partial(stopped_and_resumed, idempotent=True),
     "sleeping": sleeping,
     "rate-limited": rate_limited,
+    "compacted": compacted,
     "step-by-step": step_by_step,
     "step-by-step-idempotent": partial(step_by_step, idempotent=True),
 }

@@ -21,7 +21,6 @@ from hibernaut.messages.stream import CallDelta, CallEnded, CallStarted, Finish,
 from hibernaut.models.errors import (
     AuthenticationFailed,
     ConnectionLost,
-    ContextOverflow,
     InvalidRequest,
     Overloaded,
     RateLimited,
@@ -119,8 +118,8 @@ def test_c52_what_may_pass_is_tried_a_bounded_number_of_times_and_visibly(error:
 
 @pytest.mark.parametrize(
     "error",
-    [InvalidRequest("no such field"), AuthenticationFailed("no key"), ContextOverflow("too long"), refuse("I won't.")],
-    ids=["invalid", "key", "overflow", "refused"],
+    [InvalidRequest("no such field"), AuthenticationFailed("no key"), refuse("I won't.")],
+    ids=["invalid", "key", "refused"],
 )
 def test_c52_c53_what_will_never_work_parks_the_thread_at_once_and_the_user_can_try_again(
     error: Exception | ScriptedTurn,

@@ -6,6 +6,7 @@ import msgspec
 
 from hibernaut.errors import StoreCorrupt
 from hibernaut.kernel.config import LaunchConfig, decode_config
+from hibernaut.kernel.sizes import frame_tokens
 from hibernaut.stores.protocol import Store
 from hibernaut.tools.table import ToolTable
 from hibernaut.tools.tool import AnyTool
@@ -16,6 +17,8 @@ class Launch(msgspec.Struct, frozen=True):
 
     config: LaunchConfig
     table: ToolTable
+    frame: int = 0
+    """Tokens that its instructions and its tools take of every prompt, as estimated."""
 
 
 class Launches:
@@ -39,5 +42,5 @@ class Launches:
                 raise StoreCorrupt(f"launch configuration {digest.hex()[:12]} is not in the store")
             config = decode_config(data)
             table = ToolTable(list(self._tools.values()), config.tools, config.authority.tools)
-            launch = self._known[digest] = Launch(config, table)
+            launch = self._known[digest] = Launch(config, table, frame_tokens(config.instructions, table.specs))
         return launch

@@ -38,6 +38,8 @@ PROGRESS_KEPT = 256
 class LiveTurn:
     """A turn that is being streamed, as observers see it. `version` is the head version before it.
 
+    With `speaks` False the model works on something that is not said in the thread, and only `items` are shown.
+
     The stream only appends to `pieces`; events are made when somebody looks. A call is shown when it is stored, and so
     is what the model says after it.
     """
@@ -48,6 +50,7 @@ class LiveTurn:
         "_inside",
         "_items",
         "_read",
+        "_speaks",
         "attempt",
         "entries",
         "pieces",
@@ -55,7 +58,9 @@ class LiveTurn:
         "version",
     )
 
-    def __init__(self, thread_id: str, version: int, attempt: int, items: Sequence[Item]) -> None:
+    def __init__(
+        self, thread_id: str, version: int, attempt: int, items: Sequence[Item], *, speaks: bool = True
+    ) -> None:
         self.thread_id = thread_id
         self.version = version
         self.attempt = attempt
@@ -64,6 +69,7 @@ class LiveTurn:
         """What observers see: what came in, then what the model says."""
         self._items = tuple(items)
         self._read = 0
+        self._speaks = speaks
         self._calling = False
         self._inside = False
         self._held = ""
@@ -73,7 +79,8 @@ class LiveTurn:
         if not self.entries:
             events = [event_of(self.thread_id, item) for item in self._items]
             self.entries += [event for event in events if event is not None]
-            self.entries.append(CompletionStarted(thread_id=self.thread_id))
+            if self._speaks:
+                self.entries.append(CompletionStarted(thread_id=self.thread_id))
         while self._read < len(self.pieces):
             self._take(self.pieces[self._read])
             self._read += 1

@@ -9,6 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from hibernaut.clock import Clock
+from hibernaut.engine.compacting import Asking, Compactor, fit_sizes, pressure_on
 from hibernaut.engine.dispatcher import Dispatcher, Work, is_asked_to_end
 from hibernaut.engine.images import fit_images
 from hibernaut.engine.launches import Launch, Launches
@@ -16,6 +17,7 @@ from hibernaut.engine.live import LiveFeed, LiveTurn
 from hibernaut.engine.transcripts import HotTranscript, Transcripts
 from hibernaut.errors import ConfigurationError, ModelError
 from hibernaut.kernel.commit import Disposition, Effect
+from hibernaut.kernel.compaction import Pressure, give_up
 from hibernaut.kernel.draft import Draft
 from hibernaut.kernel.fold import Failure, fold_failure, fold_interrupted, fold_turn
 from hibernaut.kernel.head import Head, decode_head
@@ -133,6 +135,7 @@ class SliceRunner:
         self._feed = feed
         self._clock = clock
         self._note_due = note_due
+        self._compactor = Compactor(store, feed, clock)
         self.transcripts = Transcripts(store)
         self.streams: dict[str, LiveStream | InlineWait] = {}
         """Completions and inline tools under way, by thread."""
@@ -164,8 +167,8 @@ class SliceRunner:
             family = await self._family(head) if any(map(_may_spawn, inputs)) else 0
             draft = draft or prepare(head, inputs, launch.config.options, started, family)
             one = _Round()
-            if draft.wants_completion:
-                await self._complete(one, draft, launch, claim.token << 8 | number, streaming)
+            if draft.wants_completion or (draft.compacting and head.status == "open"):
+                await self._ask(one, draft, launch, claim.token << 8 | number, streaming)
             commit = seal(draft, one.asked, started=started, now=draft.now, build=build(), extra=loaded.extra)
             owed: Sequence[Effect] = commit.effects
             inline = [effect for effect in owed if _is_inline(draft, effect)] if owed and number < rounds else ()
@@ -205,7 +208,7 @@ class SliceRunner:
         """Bring what is kept in memory up to a commit that the store has taken."""
         head = draft.head
         if one.hot is not None:
-            self.transcripts.advance(head.thread_id, one.hot, draft.items[one.known :], head.version, size)
+            self.transcripts.advance(head, one.hot, draft.items[one.known :], size)
         if one.asked.turn is TurnCommit.COMPLETE:
             self.completions += 1
         self._feed.end(head.thread_id)
@@ -216,25 +219,65 @@ class SliceRunner:
 
     # The completion
 
-    async def _complete(
+    async def _ask(
         self, one: _Round, draft: Draft, launch: Launch, attempt: int, streaming: Callable[[str], None] | None
     ) -> None:
-        head, table = draft.head, launch.table
-        name = head.model or launch.config.model
-        asked = one.asked
-        asked.turn, asked.model = TurnCommit.FAILED, "" if name == launch.config.model else name
-        asked.shown, asked.attempt, asked.tools = len(draft.items), attempt, table.digest
-        one.hot = await self.transcripts.at(head.thread_id, head.version)
-        one.hot.extend(draft.items)
+        """Ask the model for what is due: a summary of the history, if it has grown too long, or the next turn."""
+        head, name = draft.head, draft.head.model or launch.config.model
+        hot = one.hot = await self.transcripts.at(head)
+        hot.extend(draft.items)
         one.known = len(draft.items)
-        buffer = TurnBuffer()
         try:
             model, info = self._model(name)
-            transcript = one.hot.checked()
-            if one.hot.has_images:
+        except (ModelError, ConfigurationError) as error:
+            if draft.wants_completion:
+                self._note(one.asked, name, attempt, launch, one.known)
+                self._failed(draft, error)
+            else:
+                give_up(draft, str(error), 0)
+            return
+        pressure = pressure_on(draft, launch, info, hot)
+        if pressure is not None:
+
+            async def stream(request: ModelRequest, live: LiveTurn) -> str:
+                return await self._stream(model, request, live, draft, streaming)
+
+            compacted = await self._compactor.compact(draft, launch, pressure, Asking(name, attempt, stream))
+            if compacted is not None:
+                one.asked = compacted
+                return
+        if draft.wants_completion:
+            self._note(one.asked, name, attempt, launch, one.known)
+            await self._complete(one, draft, launch, model, info, name, pressure, streaming)
+
+    def _note(self, asked: Asked, name: str, attempt: int, launch: Launch, shown: int) -> None:
+        """Note for the receipt what is asked; unless more is heard of it, it has failed."""
+        asked.turn, asked.model = TurnCommit.FAILED, "" if name == launch.config.model else name
+        asked.shown, asked.attempt, asked.tools = shown, attempt, launch.table.digest
+
+    async def _complete(
+        self,
+        one: _Round,
+        draft: Draft,
+        launch: Launch,
+        model: Model,
+        info: ModelInfo,
+        name: str,
+        pressure: Pressure | None,
+        streaming: Callable[[str], None] | None,
+    ) -> None:
+        head, asked, hot = draft.head, one.asked, one.hot
+        if hot is None:
+            raise RuntimeError("a completion needs its transcript")
+        buffer = TurnBuffer()
+        try:
+            transcript = hot.checked()
+            if hot.has_images:
                 transcript = await fit_images(transcript, info, self._store)
-            request = ModelRequest(name, launch.config.instructions, transcript, table.specs, head.thread_id)
-            live = LiveTurn(head.thread_id, head.version, attempt, draft.items)
+            if pressure is not None:
+                transcript = fit_sizes(transcript, hot, pressure, launch.frame)
+            request = ModelRequest(name, launch.config.instructions, transcript, launch.table.specs, head.thread_id)
+            live = LiveTurn(head.thread_id, head.version, asked.attempt, draft.items)
             self._feed.begin(live)
             reason = await self._stream(model, request, live, draft, streaming)
             draft.now = self._clock.now()
@@ -251,14 +294,17 @@ class SliceRunner:
             if turn.reason == "refused":
                 raise Refused(buffer.visible() or "the model declined to answer")
         except (ModelError, ConfigurationError) as error:
-            draft.now = self._clock.now()
-            retryable, wait = (error.retryable, error.retry_after) if isinstance(error, ModelError) else (False, 0)
-            fold_failure(draft, Failure(error.code, str(error), retryable, wait))
+            self._failed(draft, error)
             return
         if any(isinstance(part, TurnCall) and part.name == "spawn_thread" for part in turn.parts):
             draft.family = await self._family(head)
-        fold_turn(draft, turn, table)
+        fold_turn(draft, turn, launch.table)
         asked.turn, asked.usage = TurnCommit.COMPLETE, turn.usage
+
+    def _failed(self, draft: Draft, error: ModelError | ConfigurationError) -> None:
+        draft.now = self._clock.now()
+        retryable, wait = (error.retryable, error.retry_after) if isinstance(error, ModelError) else (False, 0)
+        fold_failure(draft, Failure(error.code, str(error), retryable, wait))
 
     async def _family(self, head: Head) -> int:
         return await self._store.count_living(head.link.root if head.link else head.thread_id)

@@ -3,6 +3,9 @@
 from collections import OrderedDict
 from collections.abc import Sequence
 
+from hibernaut.engine.history import read_material
+from hibernaut.kernel.head import Head
+from hibernaut.kernel.sizes import BYTES_PER_TOKEN, Sizes, items_tokens
 from hibernaut.kernel.transcript import Transcript, Validator
 from hibernaut.messages.items import EventItem, Item, ResultItem, UserItem, decode_page
 from hibernaut.messages.parts import Image
@@ -18,18 +21,30 @@ _WITH_CONTENT = (UserItem, ResultItem, EventItem)
 class HotTranscript:
     """One thread's transcript as of a head version, and the check that has already passed over it."""
 
-    __slots__ = ("_checked", "_validator", "has_images", "size", "transcript", "version")
+    __slots__ = ("_checked", "_validator", "has_images", "since", "size", "sizes", "transcript", "version")
 
-    def __init__(self) -> None:
+    def __init__(self, since: int = 0) -> None:
         self.transcript = Transcript()
         self.version = 0
+        self.since = since
+        """Version of the summary that it begins with; 0: none."""
+        self.sizes = Sizes()
         self.size = 0
         self.has_images = False
         self._validator = Validator()
         self._checked = 0
 
+    def inherit(self, items: Sequence[Item]) -> None:
+        """Take what comes before the thread's own items: what it inherits, or a summary."""
+        self.sizes.inherit(items)
+        self._take(items)
+
     def extend(self, items: Sequence[Item]) -> None:
         """Take the next stored items."""
+        self.sizes.extend(items)
+        self._take(items)
+
+    def _take(self, items: Sequence[Item]) -> None:
         self.transcript.extend(items)
         for item in items:
             if isinstance(item, _WITH_CONTENT) and type(item.content) is not str:
@@ -63,18 +78,24 @@ class Transcripts:
         self._hot: OrderedDict[str, HotTranscript] = OrderedDict()
         self._size = 0
 
-    async def at(self, thread_id: str, version: int) -> HotTranscript:
-        """Return the transcript at a head version, reading from the store only what is not there yet."""
+    async def at(self, head: Head) -> HotTranscript:
+        """Return the transcript as of a head, reading from the store only what is not there yet.
+
+        What the thread inherits comes first, or its summary; then its own items.
+        """
+        thread_id, version = head.thread_id, head.version
+        since = head.summary.version if head.summary is not None else 0
         hot = self._hot.get(thread_id)
-        if hot is not None and hot.version > version:
+        if hot is not None and (hot.version > version or hot.since != since):
             self.drop(thread_id)
             hot = None
         if hot is None:
-            hot = self._hot[thread_id] = HotTranscript()
+            hot = self._hot[thread_id] = HotTranscript(since)
+            if head.link is not None or head.summary is not None:
+                await self._begin(hot, head)
         if hot.version < version:
-            for row in await self._store.read_log(thread_id, hot.version):
-                if row.version > version:
-                    break
+            hot.sizes.mark(head.measured_items)
+            for row in await self._store.read_log(thread_id, hot.version, version - hot.version):
                 hot.extend(decode_page(row.page))
                 self._grow(hot, len(row.page))
             hot.version = version
@@ -82,11 +103,25 @@ class Transcripts:
         self._hot.move_to_end(thread_id)
         return hot
 
-    def advance(self, thread_id: str, hot: HotTranscript, items: Sequence[Item], version: int, size: int) -> None:
+    async def _begin(self, hot: HotTranscript, head: Head) -> None:
+        material = await read_material(self._store, head)
+        hot.sizes = Sizes(material.covered)
+        hot.sizes.mark(head.measured_items)
+        hot.inherit(material.before)
+        own = [item for page in material.pages for item in page.items]
+        hot.extend(own)
+        self._grow(hot, (items_tokens(material.before) + items_tokens(own)) * BYTES_PER_TOKEN)
+        hot.version = head.version
+
+    def advance(self, head: Head, hot: HotTranscript, items: Sequence[Item], size: int) -> None:
         """Take over what a commit has appended: `items` that the transcript does not have yet, `size` bytes in all."""
+        if (head.summary.version if head.summary is not None else 0) != hot.since:
+            self.drop(head.thread_id)
+            return
+        hot.sizes.mark(head.measured_items)
         hot.extend(items)
-        hot.version = version
-        if self._hot.get(thread_id) is hot:
+        hot.version = head.version
+        if self._hot.get(head.thread_id) is hot:
             self._grow(hot, size)
             while self._size > self._limit and len(self._hot) > 1:
                 self.drop(next(iter(self._hot)))
