@@ -29,7 +29,7 @@ ITEMS: list[tuple[Item, str, str]] = [
     (ResultItem("c0", "ok"), "result watch", "ok"),
     (ResultItem("c9", "no", is_error=True), "error", "no"),
     (EventItem("e1", "c1", "build", "{}", "late", "late_result"), "late result build", "late"),
-    (SummaryItem("in short", 3), "summary", "in short"),
+    (SummaryItem("in short", 3, 12_345, 20), "summary", "compacted: 12,345 -> 20 tokens\nin short"),
     (NoticeItem("parked", "no key"), "notice parked", "no key"),
     (Unknown(b"\x91\x01"), "unknown", "(written by a newer version)"),
 ]

@@ -64,7 +64,10 @@ def text(words: str, cursor: str = "1.1") -> TextChunk:
         ),
         ([Notice(thread_id=T, cursor="2.1", kind="parked", text="no key")], "— parked: no key\n"),
         ([Notice(thread_id=T, cursor="2.1", kind="empty_turn")], "— empty turn\n"),
-        ([Summarized(thread_id=T, cursor="2.1", text="…", covers=12)], "— the first 12 entries are now a summary\n"),
+        (
+            [Summarized(thread_id=T, cursor="2.1", text="…", covers=12, before=12_345, after=2_345)],
+            "— compacted: 12,345 -> 2,345 tokens\n",
+        ),
         ([text("Hel"), CompletionFinished(thread_id=T, cursor="2.1", interrupted=True)], "Hel\n[interrupted]\n"),
         ([CompletionStarted(thread_id=T, cursor="1.0~1:1"), CompletionFinished(thread_id=T, cursor="1.3")], ""),
         ([UserInput(thread_id=T, cursor="1.1", content="hello", user="ann")], "ann > hello\n"),

@@ -109,7 +109,58 @@ def test_a_beginning_that_several_share_is_refused(invoke: Invoke) -> None:
     assert "Thread   build\n" in invoke("threads", "show", "build", *STORE).stdout
 
 
-@pytest.mark.parametrize("words", [("show",), ("history",), ("stop",), ("resume",)])
+def talk_and_compact(invoke: Invoke) -> None:
+    for number in range(1, 6):
+        invoke("run", f"message {number} " + "word " * 200, "--thread", "t", "--model", "echo", *STORE)
+    assert invoke("threads", "compact", "t", *STORE).stdout.startswith("accepted: compact t.")
+    serve_until_idle()
+
+
+def test_a_history_that_was_compacted_is_shown_from_its_summary_on(invoke: Invoke) -> None:
+    talk_and_compact(invoke)
+    lines = invoke("threads", "history", "t", *STORE).stdout.splitlines()
+    kinds = [line[7:29].strip() for line in lines]
+    assert kinds == ["summary", "user", "agent", "notice compacting"]
+    assert [int(line[:5]) for line in lines] == [12, 9, 10, 11]
+    before, after = lines[0][42:].removeprefix("compacted: ").split(" tokens")[0].split(" -> ")
+    assert int(before.replace(",", "")) > int(after.replace(",", "")) > 0
+    records = [json.loads(line) for line in invoke("threads", "history", "t", *STORE, "--json").stdout.splitlines()]
+    assert [record["number"] for record in records] == [12, 9, 10, 11]
+    assert records[0]["covers"] == 8
+    last = invoke("threads", "history", "t", *STORE, "--last", "2").stdout.splitlines()
+    assert [line[7:29].strip() for line in last] == ["summary", "notice compacting"]
+
+
+def test_all_of_a_history_that_was_compacted_can_still_be_had(invoke: Invoke) -> None:
+    talk_and_compact(invoke)
+    records = invoke("threads", "history", "t", *STORE, "--full", "--json").stdout.splitlines()
+    assert [json.loads(record)["number"] for record in records] == list(range(1, 13))
+    whole = invoke("threads", "history", "t", *STORE, "--full").stdout
+    assert "message 1 word" in whole
+    assert "compacted: " in whole
+    events = [json.loads(line) for line in invoke("run", "more", "--thread", "t", "--json", *STORE).stdout.splitlines()]
+    assert events[-1]["type"] == "CompletionFinished"
+    assert invoke("verify", "t", *STORE).exit_code == 0
+
+
+def test_a_child_shows_what_it_inherited_when_asked_for_everything(invoke: Invoke) -> None:
+    spawn = 'call spawn_thread {"instructions": "Count.", "child_of": []}'
+    invoke("run", spawn, "--thread", "t", *MODEL, *STORE)
+    serve_until_idle()
+    listed = [json.loads(line) for line in invoke("threads", "list", *STORE, "--json").stdout.splitlines()]
+    (child,) = [state["thread_id"] for state in listed if state["thread_id"] != "t"]
+    own = invoke("threads", "history", child, *STORE).stdout
+    assert spawn not in own
+    records = [
+        json.loads(line) for line in invoke("threads", "history", child, *STORE, "--full", "--json").stdout.splitlines()
+    ]
+    assert [record.get("inherited", False) for record in records[:3]] == [True, True, False]
+    assert records[0]["content"] == spawn
+    assert "    ↑  user" in invoke("threads", "history", child, *STORE, "--full").stdout
+    assert invoke("verify", child, *STORE).exit_code == 0
+
+
+@pytest.mark.parametrize("words", [("show",), ("history",), ("stop",), ("resume",), ("compact",)])
 def test_a_thread_that_is_not_there_is_said_not_to_be(words: tuple[str, ...], invoke: Invoke) -> None:
     invoke("send", "t", "hello", *STORE)
     result = invoke("threads", *words, "nobody", *STORE)

@@ -63,8 +63,10 @@ def kind_of(item: Item, tools: dict[str, str]) -> str:
 def text_of(item: Item) -> str:
     """Return what can be read of an item."""
     match item:
-        case TextItem() | ReasoningItem() | SummaryItem() | NoticeItem():
+        case TextItem() | ReasoningItem() | NoticeItem():
             return item.text
+        case SummaryItem():
+            return f"compacted: {item.before:,} -> {item.after:,} tokens\n{item.text}"
         case CallItem():
             return item.arguments
         case SpawnItem():

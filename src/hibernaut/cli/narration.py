@@ -110,7 +110,7 @@ def in_a_line(event: AgentEvent, room: int, tool: str = "") -> str:
             what = event.source.replace("_", " ") + (", the last" if event.final else "")
             line = f"⇠ {event.tool} ({what}): {plain_text(event.content)}"
         case Summarized():
-            line = f"— the first {event.covers} entries are now a summary"
+            line = f"— compacted: {event.before:,} -> {event.after:,} tokens"
         case Notice():
             line = f"— {event.kind.replace('_', ' ')}{': ' if event.text else ''}{event.text}"
         case CompletionFinished(interrupted=True):

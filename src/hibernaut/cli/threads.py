@@ -16,8 +16,10 @@ from hibernaut.cli.starting import Setting
 from hibernaut.cli.terminal import columns, cut, safe, table
 from hibernaut.cli.times import ago, moment
 from hibernaut.codec import pack
+from hibernaut.engine.history import inherited_items
+from hibernaut.kernel.head import Head, Summary, decode_head
 from hibernaut.messages.inputs import Delivered, Timer
-from hibernaut.messages.items import Item, decode_page
+from hibernaut.messages.items import Item, SummaryItem, decode_page
 from hibernaut.messages.text import shorten
 from hibernaut.state import ThreadState
 from hibernaut.stores.protocol import EffectRow, LogRow
@@ -213,56 +215,93 @@ def _say(line: str) -> None:
 @threads.command(short_help="Show what a thread's history holds.")
 @with_thread
 @click.option("--last", type=click.IntRange(1), metavar="N", help="Only the last N items.")
-@click.option("--full", is_flag=True, help="Whole texts, each below its line.")
+@click.option(
+    "--full",
+    is_flag=True,
+    help="All of it: what was inherited, what a summary stands for, and whole texts, each below its line.",
+)
 @options.json_lines
 def history(thread: str, store: str, tenant: str, last: int | None, *, full: bool, as_json: bool) -> None:
-    """Show what a thread's history holds, oldest first, with the bytes that each item takes."""
+    """Show what a thread's history holds, oldest first, with the bytes that each item takes.
+
+    Of a history that has been compacted this is the last summary and what comes after what that stands for.
+    """
     _run(_history(Setting(store, tenant), thread, last or 0, full=full, as_json=as_json))
 
 
 async def _history(setting: Setting, given: str, last: int, *, full: bool, as_json: bool) -> None:
     async with opened(setting, must_exist=True) as system:
         handle = await find_thread(system, given)
-        items = (await handle.state()).items
-        skipped = max(items - last, 0) if last else 0
+        head = decode_head((await system.row(handle.thread_id)).head).head
+        summary = None if full else head.summary
+        skipped = max(head.items - last, 0) if last else 0
         terminal = sys.stdout.isatty()
         tools: dict[str, str] = {}
-        async for number, version, item in _items(system, handle.thread_id):
-            kind = kind_of(item, tools)
-            if number <= skipped:
+        async for entry in _entries(system, head, summary, inherited=full and not last):
+            kind = kind_of(entry.item, tools)
+            if entry.number <= skipped and last:
                 continue
-            size = len(pack(item))
+            size = len(pack(entry.item))
             if as_json:
-                click.echo(
-                    msgspec.json.encode({"number": number, "version": version, "bytes": size} | item_record(item))
-                )
+                record = {"number": entry.number, "version": entry.version, "bytes": size}
+                record |= {} if entry.number else {"inherited": True}
+                click.echo(msgspec.json.encode(record | item_record(entry.item)))
                 continue
-            head = f"{number:>5}  {kind:<22}  {size:>9,}"
+            line = f"{entry.number or '↑':>5}  {kind:<22}  {size:>9,}"
             if full:
-                text = await full_text(system.store, item)
-                click.echo(f"{head}\n{safe(text) if terminal else text}\n")
+                text = await full_text(system.store, entry.item)
+                click.echo(f"{line}\n{safe(text) if terminal else text}\n")
             else:
-                line = f"{head}  {shorten(text_of(item), LONGEST_EXCERPT)}"
+                line = f"{line}  {shorten(text_of(entry.item), LONGEST_EXCERPT)}"
                 click.echo(cut(safe(line), columns()) if terminal else line)
 
 
-async def _items(system: AgentSystem, thread_id: str) -> AsyncIterator[tuple[int, int, Item]]:
-    numbers = count(1)
-    async for row in _log(system, thread_id):
+class _Entry(msgspec.Struct, frozen=True):
+    """An item with its place; what was inherited has none."""
+
+    number: int
+    version: int
+    item: Item
+
+
+async def _entries(
+    system: AgentSystem, head: Head, summary: Summary | None, *, inherited: bool
+) -> AsyncIterator[_Entry]:
+    """Yield a history: from a summary on (that comes first), or all of it."""
+    if inherited:
+        for item in await inherited_items(system.store, head.link, whole=True):
+            yield _Entry(0, 0, item)
+    if summary is None:
+        async for entry in _own(system, head.thread_id, 0, 0):
+            yield entry
+        return
+    after, skipped = summary.kept - 1, summary.covers - summary.skip
+    async for entry in _own(system, head.thread_id, after, skipped):
+        if entry.version == summary.version and isinstance(entry.item, SummaryItem):
+            yield entry
+            break
+    async for entry in _own(system, head.thread_id, after, skipped):
+        if entry.number > summary.covers and not isinstance(entry.item, SummaryItem):
+            yield entry
+
+
+async def _own(system: AgentSystem, thread_id: str, after: int, skipped: int) -> AsyncIterator[_Entry]:
+    """Yield the thread's own items after a head version; before them there are `skipped`."""
+    numbers = count(skipped + 1)
+    async for row in _log(system, thread_id, after):
         for item in decode_page(row.page):
-            yield next(numbers), row.version, item
+            yield _Entry(next(numbers), row.version, item)
 
 
-async def _log(system: AgentSystem, thread_id: str) -> AsyncIterator[LogRow]:
-    """Yield the commits of a thread, a few in memory at a time."""
-    after = 0
+async def _log(system: AgentSystem, thread_id: str, after: int = 0) -> AsyncIterator[LogRow]:
+    """Yield the commits of a thread after a head version, a few in memory at a time."""
     while rows := await system.store.read_log(thread_id, after, LOG_PAGE):
         for row in rows:
             yield row
         after = rows[-1].version
 
 
-# stop and resume
+# stop, resume, compact
 
 
 @threads.command(short_help="Stop a thread, until it is resumed.")
@@ -283,11 +322,23 @@ def resume(thread: str, store: str, tenant: str) -> None:
     _run(_steer(Setting(store, tenant), thread, "resume", ""))
 
 
+@threads.command()
+@_with_thread
+def compact(thread: str, store: str, tenant: str) -> None:
+    """Have a summary made of the beginning of a thread's history.
+
+    The model is shown that instead; the history itself stays as it is, and `threads history --full` shows it.
+    """
+    _run(_steer(Setting(store, tenant), thread, "compact", ""))
+
+
 async def _steer(setting: Setting, given: str, action: str, reason: str) -> None:
     async with opened(setting, must_exist=True) as system:
         handle = await find_thread(system, given)
         if action == "stop":
             await handle.stop(reason)
+        elif action == "compact":
+            await handle.compact()
         else:
             await handle.resume()
     click.echo(f"accepted: {action} {handle.thread_id}. An engine on this store carries it out.")
