@@ -166,10 +166,14 @@ class Draft:
 
     def forget_work(self, call: Call, state: CallState) -> None:
         """Cancel what works for a call, and remember it for a late result."""
+        self.effects.append(Effect(f"{call.id}:cancel", "cancel", call.id, call.tool))
+        self.remember(call, state)
+
+    def remember(self, call: Call, state: CallState) -> None:
+        """Keep a call that is over for us, for a late result."""
         call.state = state
         call.arguments = excerpt(call.arguments, REMEMBERED_ARGUMENTS)
         self.drop_timer(call)
-        self.effects.append(Effect(f"{call.id}:cancel", "cancel", call.id, call.tool))
         over = [name for name, other in self.head.calls.items() if other.state in ("cancelled", "expired")]
         for name in over[: max(0, len(over) - REMEMBERED_CALLS)]:
             if name not in self.head.turn:

@@ -134,6 +134,8 @@ class Pending(msgspec.Struct, omit_defaults=True):
     """When, milliseconds since 1970."""
     answer: int = -1
     orphaned: bool = False
+    expired: bool = False
+    """Nobody answered in time: the answer is the default."""
 
 
 class Head(msgspec.Struct, omit_defaults=True):
@@ -287,4 +289,5 @@ def _has(tree: Any, place: str | int) -> bool:
 def copy_head(head: Head) -> Head:
     """Return a head that can be changed without changing this one."""
     calls = {name: msgspec.structs.replace(call) for name, call in head.calls.items()}
-    return msgspec.structs.replace(head, calls=calls)
+    questions = {name: msgspec.structs.replace(pending) for name, pending in head.questions.items()}
+    return msgspec.structs.replace(head, calls=calls, questions=questions, children=dict(head.children))

@@ -105,6 +105,8 @@ def _precedence(head: Head, arrived: Delivered) -> int:
     content = arrived.message.content if arrived.message else None
     if not isinstance(content, ToolResult | Timer):
         return 2
+    if isinstance(content, Timer) and content.purpose == "question":
+        return 3
     call = head.calls.get(content.call_id)
     is_open = call is not None and call.state == "open"
     if isinstance(content, Timer) and content.purpose == "deadline":
@@ -167,7 +169,7 @@ def _apply(draft: Draft, content: InputContent, arrived: Delivered) -> Dispositi
     if isinstance(content, Question):
         return questions.ask(draft, content)
     if isinstance(content, Answer):
-        return questions.answer(draft, content)
+        return questions.answer(draft, content, arrived.accepted)
     if isinstance(content, Orphaned):
         return questions.orphan(draft, content)
     if isinstance(content, Seed):
@@ -205,12 +207,18 @@ def _result(draft: Draft, content: ToolResult, arrived: Delivered) -> Dispositio
     if call.state == "open" and call.held is None and call.id in head.turn:
         draft.hold(call, content.content, is_error=content.is_error, display=content.display)
         subscribed = content.subscription and not content.is_error
-        call.state = "subscribed" if subscribed else "answered"
+        if content.unknown:
+            draft.remember(call, "expired")
+        else:
+            call.state = "subscribed" if subscribed else "answered"
         if not subscribed:
             draft.settled.append(call.id)
         draft.watch_repeats(call, content.content, is_error=content.is_error)
         draft.release_results()
         return Disposition.ACCEPTED
+    if content.unknown and call.state != "detached":
+        draft.settled.append(call.id)
+        return Disposition.STALE
     if call.state in _ENDED:
         if _must_wait(draft, arrived):
             return None
@@ -219,6 +227,9 @@ def _result(draft: Draft, content: ToolResult, arrived: Delivered) -> Dispositio
         draft.inject(call, content.content, "late_result", is_error=content.is_error, display=content.display)
         if content.subscription and not content.is_error and call.state == "detached":
             call.state = "subscribed"
+        elif content.unknown:
+            draft.settled.append(call.id)
+            draft.remember(call, "expired")
         elif arrived.message_id != word_of(call):
             draft.settled.append(call.id)
             _forget(draft, call)
@@ -262,8 +273,9 @@ def _is_too_fast(draft: Draft, call: Call) -> bool:
 
 
 def _note_event(draft: Draft, call: Call, event: Event) -> None:
-    call.last_event = event.event_id
-    call.sequence = event.sequence
+    if event.event_id:
+        call.last_event = event.event_id
+    call.sequence = max(call.sequence, event.sequence)
     minute = draft.now // 60_000
     call.taken = call.taken + 1 if call.minute == minute else 1
     call.minute = minute

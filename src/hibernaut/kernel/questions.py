@@ -1,15 +1,28 @@
-"""Questions of calls to people: kept in the head until they are answered, once, or their call has ended."""
+"""Questions of calls to people: kept in the head until they are answered, once, or their call has ended.
+
+Normally the process that asked reads the answer from the head and goes on. When that process has ended (`Orphaned`),
+the answer is what its call is answered with: nothing can do what was to follow it.
+"""
 
 from hibernaut.kernel.commit import Disposition
 from hibernaut.kernel.draft import Draft
-from hibernaut.kernel.head import Pending
+from hibernaut.kernel.head import Call, Pending
 from hibernaut.messages.inputs import Answer, Orphaned, Question, ToolResult
 from hibernaut.messages.items import QuestionEndItem, QuestionItem
 
-ANSWERED_ORPHAN = """\
-A person was asked: {prompt}
-{how}: {choice}
-The process that asked has ended meanwhile: nothing that was to follow the answer has been done."""
+ORPHANED = """\
+{asked}
+The process that asked had ended by then, before it heard of that: what was to follow has not been done. Whatever came \
+before the question has been done."""
+
+ANSWERED = "A person was asked: {prompt}\nThe answer: {choice}"
+
+EXPIRED = "A person was asked: {prompt}\nNobody answered in time, so that this counts: {choice}"
+
+LOST = (
+    "The process that ran {tool} ended while it was to ask a person, who was not asked. It is unknown how far it got; "
+    "check before repeating it."
+)
 
 _ALIVE = ("open", "detached")
 
@@ -20,10 +33,8 @@ def ask(draft: Draft, asked: Question) -> Disposition:
     if asked.question_id in head.questions:
         return Disposition.DUPLICATE
     waiting = sum(one.answer < 0 for one in head.questions.values())
-    if call is None or call.state not in _ALIVE or waiting >= draft.options.max_questions:
-        head.refused += 1
-        return Disposition.REFUSED
-    if not asked.choices or not 0 <= asked.default < len(asked.choices):
+    fits = bool(asked.choices) and 0 <= asked.default < len(asked.choices)
+    if not _may_ask(call) or waiting >= draft.options.max_questions or not fits:
         head.refused += 1
         return Disposition.REFUSED
     head.questions[asked.question_id] = Pending(
@@ -37,17 +48,18 @@ def ask(draft: Draft, asked: Question) -> Disposition:
     return Disposition.SURFACED
 
 
-def answer(draft: Draft, given: Answer) -> Disposition:
-    """Take a person's answer: the first one counts."""
+def answer(draft: Draft, given: Answer, accepted: int) -> Disposition:
+    """Take a person's answer, accepted at that moment: the first one counts, unless it came too late."""
     pending = draft.head.questions.get(given.question_id)
     if pending is None or pending.answer >= 0:
+        return Disposition.STALE
+    if pending.due and accepted >= pending.due:
+        expire(draft, given.question_id)
         return Disposition.STALE
     if not 0 <= given.choice < len(pending.choices):
         draft.head.refused += 1
         return Disposition.REFUSED
-    if pending.due:
-        draft.dropped.append(f"question:{given.question_id}")
-    _settle(draft, given.question_id, pending, given.choice, "answered", given.user)
+    _settle(draft, given.question_id, pending, given.choice, given.user)
     return Disposition.SURFACED
 
 
@@ -56,21 +68,20 @@ def expire(draft: Draft, question_id: str) -> Disposition:
     pending = draft.head.questions.get(question_id)
     if pending is None or pending.answer >= 0:
         return Disposition.STALE
-    _settle(draft, question_id, pending, pending.default, "expired", "")
+    pending.expired = True
+    _settle(draft, question_id, pending, pending.default, "")
     return Disposition.SURFACED
 
 
 def orphan(draft: Draft, word: Orphaned) -> Disposition:
     """Take in that the process that asked has ended: the answer will be what the call is answered with."""
-    found = False
-    for question_id, pending in draft.head.questions.items():
-        if pending.call_id == word.call_id:
-            found = True
-            pending.orphaned = True
-            if pending.answer >= 0 and not _still_asks(draft, word.call_id):
-                _tell_model(draft, question_id, pending, "Answer")
-                break
-    return Disposition.ACCEPTED if found else Disposition.STALE
+    call = draft.head.calls.get(word.call_id)
+    if call is None or not _may_ask(call):
+        return Disposition.STALE
+    for pending in _of(draft, word.call_id):
+        pending.orphaned = True
+    _answer_orphan(draft, word.call_id)
+    return Disposition.ACCEPTED
 
 
 def sweep(draft: Draft) -> None:
@@ -78,32 +89,53 @@ def sweep(draft: Draft) -> None:
     head = draft.head
     for question_id, pending in list(head.questions.items()):
         call = head.calls.get(pending.call_id)
-        if call is not None and call.state in _ALIVE and call.held is None:
-            continue
-        if call is not None and call.state == "detached":
+        if _may_ask(call):
             continue
         del head.questions[question_id]
         if pending.answer < 0:
-            if pending.due:
-                draft.dropped.append(f"question:{question_id}")
-            state = call.state if call is not None else "answered"
-            reason = {"cancelled": "the call was cancelled", "expired": "the call timed out"}.get(
-                state, "the call has ended"
-            )
-            draft.items.append(QuestionEndItem(question_id, pending.call_id, "dismissed", text=reason))
+            _forget_timer(draft, question_id, pending)
+            draft.items.append(QuestionEndItem(question_id, pending.call_id, "dismissed", text=_reason(draft, call)))
 
 
-def _still_asks(draft: Draft, call_id: str) -> bool:
-    return any(one.call_id == call_id and one.answer < 0 for one in draft.head.questions.values())
+def _may_ask(call: Call | None) -> bool:
+    """Tell whether a call is neither answered nor over."""
+    return call is not None and (call.state == "detached" or (call.state == "open" and call.held is None))
 
 
-def _settle(draft: Draft, question_id: str, pending: Pending, choice: int, outcome: str, user: str) -> None:
+def _reason(draft: Draft, call: Call | None) -> str:
+    if draft.head.status != "open" and draft.head.status != "parked":
+        return f"the thread was {draft.head.status}"
+    state = call.state if call is not None else "answered"
+    return {"cancelled": "the call was cancelled", "expired": "the call timed out"}.get(state, "the call has ended")
+
+
+def _of(draft: Draft, call_id: str) -> list[Pending]:
+    return [pending for pending in draft.head.questions.values() if pending.call_id == call_id]
+
+
+def _settle(draft: Draft, question_id: str, pending: Pending, choice: int, user: str) -> None:
     pending.answer = choice
+    outcome = "expired" if pending.expired else "answered"
+    if not pending.expired:
+        _forget_timer(draft, question_id, pending)
     draft.items.append(QuestionEndItem(question_id, pending.call_id, outcome, choice, pending.choices[choice], user))
-    if pending.orphaned and not _still_asks(draft, pending.call_id):
-        _tell_model(draft, question_id, pending, "Answer" if outcome == "answered" else "Nobody answered; the default")
+    if pending.orphaned:
+        _answer_orphan(draft, pending.call_id)
 
 
-def _tell_model(draft: Draft, question_id: str, pending: Pending, how: str) -> None:
-    text = ANSWERED_ORPHAN.format(prompt=pending.prompt, how=how, choice=pending.choices[pending.answer])
-    draft.send(f"asked:{question_id}", ToolResult(pending.call_id, text))
+def _forget_timer(draft: Draft, question_id: str, pending: Pending) -> None:
+    if pending.due:
+        draft.dropped.append(f"question:{question_id}")
+
+
+def _answer_orphan(draft: Draft, call_id: str) -> None:
+    """Answer a call whose process has ended with what people said, once all of its questions are settled."""
+    asked = _of(draft, call_id)
+    if any(pending.answer < 0 for pending in asked):
+        return
+    told = "\n".join(
+        (EXPIRED if pending.expired else ANSWERED).format(prompt=pending.prompt, choice=pending.choices[pending.answer])
+        for pending in asked
+    )
+    text = ORPHANED.format(asked=told) if asked else LOST.format(tool=draft.head.calls[call_id].tool)
+    draft.send(f"asked:{call_id}", ToolResult(call_id, text, is_error=not asked, unknown=True))

@@ -21,13 +21,18 @@ class UserText(_Input, frozen=True, tag="user"):
 
 
 class ToolResult(_Input, frozen=True, tag="result"):
-    """A call is answered. `subscription`: it stays open and will bring events."""
+    """A call is answered. `subscription`: it stays open and will bring events.
+
+    `unknown`: the runtime answers it, since nobody knows how it ended. Should its own result come all the same, that is
+    shown.
+    """
 
     call_id: str
     content: Content
     is_error: bool = False
     subscription: bool = False
     display: str = ""
+    unknown: bool = False
 
 
 class Event(_Input, frozen=True, tag="event"):
