@@ -9,7 +9,7 @@ if typing.TYPE_CHECKING:
     from hibernaut.models.scripted import ScriptedModel
     from hibernaut.state import ThreadState
     from hibernaut.system import AgentSystem, ThreadHandle
-    from hibernaut.tools.context import Deferred, ToolContext
+    from hibernaut.tools.context import Deferred, ToolContext, ToolEvent
     from hibernaut.tools.tool import tool
 
     __version__: str
@@ -26,6 +26,7 @@ __all__ = [
     "ThreadState",
     "ToolContext",
     "ToolError",
+    "ToolEvent",
     "tool",
 ]
 
@@ -41,6 +42,7 @@ _HOMES = {
     "ThreadState": "hibernaut.state",
     "ToolContext": "hibernaut.tools.context",
     "ToolError": "hibernaut.errors",
+    "ToolEvent": "hibernaut.tools.context",
     "tool": "hibernaut.tools.tool",
 }
 """Where each public name is; it is imported when it is first used, so that a part can be had without the rest."""

@@ -7,7 +7,9 @@
     │   ├── UnknownThread       no such thread for this tenant
     │   ├── ThreadClosed        the thread is final
     │   ├── TokenRefused        a callback token that is forged, foreign or expired
-    │   └── AlreadyAnswered     the call has its answer
+    │   ├── AlreadyAnswered     the call, or the question, has its answer
+    │   ├── UnknownQuestion     no such question for this tenant
+    │   └── QuestionOver        the question needs no answer any more
     ├── ConfigurationError      the embedding program is set up wrongly
     │   └── ToolDefinitionError a function cannot be a tool
     ├── ToolError               raised by a tool: its text is the model's error result
@@ -83,9 +85,30 @@ class TokenRefused(InputRefused):
 
 
 class AlreadyAnswered(InputRefused):
-    """The call has its answer; a second one changes nothing."""
+    """The call, or the question, has its answer; a second one changes nothing."""
 
     code = "already_answered"
+
+
+class UnknownQuestion(InputRefused):
+    """There is no such question for this tenant."""
+
+    code = "unknown_question"
+
+    def __init__(self, question_id: str) -> None:
+        super().__init__(f"there is no question {question_id!r}")
+        self.question_id = question_id
+
+
+class QuestionOver(InputRefused):
+    """The question needs no answer any more: it was dismissed, or its time was up and its default counted."""
+
+    code = "question_over"
+
+    def __init__(self, question_id: str, why: str) -> None:
+        super().__init__(f"the question {question_id!r} takes no answer any more: {why}")
+        self.question_id = question_id
+        self.why = why
 
 
 class ConfigurationError(HibernautError):

@@ -61,3 +61,13 @@ def child_of(salt: bytes, origin: str) -> tuple[str, bytes]:
     """Derive the thread id and the salt of the child that a thread makes for a call or an event, named by `origin`."""
     digest = hashlib.sha256(b"%b|child|%b" % (salt, origin.encode())).digest()
     return "thread_" + base32(digest[:15]), digest[15:23]
+
+
+def question_id(thread_id: str, call: str, number: int) -> str:
+    """Derive the id of the `number`th question of a call; what stands before the @ is unique by itself."""
+    return f"q_{call.removeprefix('call_')}.{number}@{thread_id}"
+
+
+def asking_thread(question: str) -> str:
+    """Return the id of the thread that a question belongs to, "" if only its first part was given."""
+    return question.partition("@")[2]

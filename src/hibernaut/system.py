@@ -12,6 +12,8 @@ from msgspec.structs import replace
 
 from hibernaut.clock import Clock, SystemClock
 from hibernaut.codec import to_json
+from hibernaut.engine.answering import OpenQuestion, open_questions
+from hibernaut.engine.answering import answer as answer_question
 from hibernaut.engine.history import chain_start, inherited_items
 from hibernaut.engine.live import LiveFeed
 from hibernaut.engine.local import LOOK_EVERY, LocalEngine
@@ -43,6 +45,7 @@ from hibernaut.messages.inputs import (
     Timer,
     ToolResult,
     UserText,
+    event_message,
     urgency,
 )
 from hibernaut.messages.items import Item, decode_page
@@ -331,6 +334,23 @@ class AgentSystem:
             raise AlreadyAnswered(f"call {grant.call_id} has its answer already")
         _refuse(stored, grant.thread_id)
 
+    async def questions(self, root: str | None = None) -> list[OpenQuestion]:
+        """Return what waits for a person, oldest first: in all of this tenant's threads, or in the tree of one root."""
+        return await open_questions(self.store, self._defaults.tenant, root)
+
+    async def answer(self, question_id: str, choice: int | str, *, user: str = "") -> str:
+        """Answer a question, from anywhere: by the number of the choice, the first being 0, or by its words.
+
+        Returns the words; then the answer is stored, and the first one counts.
+
+        Raises:
+            UnknownQuestion. AlreadyAnswered. QuestionOver: it was dismissed, or its time was up. MalformedInput: there
+                is no such choice.
+        """
+        if user:
+            check_name("user", user)
+        return await answer_question(self.store, self._clock, self._defaults.tenant, question_id, choice, user)
+
     async def step(self, messages: Sequence[InputMessage | bytes | str], *, due: bool = True) -> StepResult:
         """Take a batch of messages, run their threads until they rest, and keep nothing: the serverless face.
 
@@ -433,7 +453,11 @@ class AgentSystem:
             raise MalformedInput("the text is blank")
         if blobs:
             await self.store.put([], self._clock.now(), blobs=blobs)
-        return replace(message, content=replace(content, content=fitted))
+        content = replace(content, content=fitted)
+        if isinstance(content, Event) and content.event_id:
+            # Whatever it was sent under: the same event twice is one message.
+            return event_message(message.thread_id, content, message.sender, message.metadata)
+        return replace(message, content=content)
 
     def _config(
         self,

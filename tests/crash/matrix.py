@@ -107,6 +107,12 @@ def left_unknown(seen: Seen, world: World) -> set[str]:
     return {call_id for call_id in sent & waited_for if f"result:{call_id}" not in answers}
 
 
+def _input(entry: tuple[str, int]) -> tuple[str, int]:
+    """Return an input of a receipt; that it is unknown is what came instead of a result."""
+    name, disposition = entry
+    return name.replace("unknown:", "result:"), disposition
+
+
 def check_course(course: Course, plain: Course, *, untimely: bool = False) -> None:
     """Compare a course with the undisturbed one.
 
@@ -188,7 +194,7 @@ def _facts(course: Course) -> dict[str, object]:
     """Return what the receipts say together, however it is spread over them."""
     receipts = course.receipts
     return {
-        "inputs": sorted(entry for receipt in receipts for entry in receipt.inputs),
+        "inputs": sorted(_input(entry) for receipt in receipts for entry in receipt.inputs),
         "calls": [name for receipt in receipts for name in receipt.calls],
         "dispatched": [name for receipt in receipts for name in receipt.dispatched],
         "settled": sorted(name for receipt in receipts for name in receipt.settled),

@@ -264,5 +264,7 @@ SCENARIOS: dict[str, Scenario] = {
     "step-by-step-idempotent": partial(step_by_step, idempotent=True),
 }
 
-UNTIMELY = ("detached-call", "cancelled-call", "stopped-and-resumed")
-"""Where a call is over sooner once its process died, so that what was to interrupt it comes when it is over."""
+UNTIMELY = ("detached-call", "cancelled-call", "stopped-and-resumed", "deferred-call")
+"""Where a call is over sooner once its process died, so that what was to interrupt it comes when it is over.
+
+What somebody delivers for a call that was told to be unknown is shown as an event."""

@@ -27,6 +27,8 @@ from hibernaut.messages.items import (
     EventItem,
     Item,
     NoticeItem,
+    QuestionEndItem,
+    QuestionItem,
     ReasoningItem,
     ResultItem,
     TextItem,
@@ -233,6 +235,10 @@ def _line(item: Item) -> str:
             return f"{item.source}: {item.tool} {plain_text(item.content)}{' [final]' if item.final else ''}"
         case NoticeItem():
             return f"notice: {item.kind}" + (f" {item.text}" if item.text else "")
+        case QuestionItem():
+            return f"asks: {item.prompt} [{', '.join(item.choices)}]"
+        case QuestionEndItem():
+            return f"{item.outcome}: {item.text}"
         case _:
             return repr(item)
 

@@ -160,7 +160,7 @@ class Stage:
             self.tokens[context.call_id] = deferred.token
             return deferred
 
-        @tool
+        @tool(events="associative")
         async def watch() -> AsyncGenerator[str, None]:
             """Watch."""
             await dawdle()

@@ -638,7 +638,7 @@ class Ticker:
         self.values: asyncio.Queue[object] = asyncio.Queue()
         self.ended = 0
 
-        @tool
+        @tool(events="associative")
         async def watch() -> AsyncGenerator[object, None]:
             """Watch."""
             try:

@@ -732,7 +732,7 @@ def test_a16_what_waits_at_a_restart_is_all_still_there() -> None:
     """A deferred event, queued texts and a sleeping thread."""
     store, clock, gate = MemoryStore(), ManualClock(), asyncio.Event()
 
-    @tool
+    @tool(events="associative")
     async def watch() -> AsyncGenerator[str, None]:
         """Watch."""
         yield "subscribed"

@@ -208,7 +208,7 @@ def test_c36_a_thread_keeps_its_tools_by_name_and_a_receipt_says_when_they_chang
 def test_a_subscription_that_died_with_its_process_says_so_at_boot() -> None:
     store, clock, values = MemoryStore(), ManualClock(), asyncio.Queue[str]()
 
-    @tool
+    @tool(events="associative")
     async def watch() -> AsyncGenerator[str, None]:
         """Watch."""
         while True:
@@ -239,7 +239,7 @@ def test_a_subscription_whose_process_died_before_anybody_read_its_confirmation_
     store, clock = MemoryStore(), ManualClock()
     mortal = MortalStore(store)
 
-    @tool
+    @tool(events="associative")
     async def watch() -> AsyncGenerator[str, None]:
         """Watch."""
         mortal.die_after("put")
@@ -264,7 +264,7 @@ def test_a_subscription_whose_process_died_before_anybody_read_its_confirmation_
 def test_a_subscription_that_a_graceful_stop_cuts_off_before_it_is_confirmed_is_answered() -> None:
     store, clock = MemoryStore(), ManualClock()
 
-    @tool
+    @tool(events="associative")
     async def watch() -> AsyncGenerator[str, None]:
         """Watch."""
         await asyncio.Event().wait()

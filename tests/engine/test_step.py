@@ -155,7 +155,7 @@ def test_a_step_that_is_for_its_own_threads_only_leaves_the_others_alone() -> No
 
 
 def test_a_subscription_is_refused_where_nothing_is_kept() -> None:
-    @tool
+    @tool(events="associative")
     async def watch() -> AsyncGenerator[str, None]:
         """Watch."""
         yield "subscribed"

@@ -11,7 +11,7 @@ from hibernaut.cli.starting import Setting, existing
 from hibernaut.cli.tools import load_tools
 from hibernaut.errors import MalformedInput, ThreadClosed
 from hibernaut.ids import RandomIds
-from hibernaut.messages.inputs import Event, ToolResult, UserText
+from hibernaut.messages.inputs import Event, ToolResult, UserText, event_message
 from hibernaut.messages.published import decode_published
 from hibernaut.stores.protocol import Outcome
 from hibernaut.system import AgentSystem
@@ -114,7 +114,10 @@ async def _send_published(system: AgentSystem, letter: Letter) -> Outcome:
     if not isinstance(content, ToolResult | Event):
         raise MalformedInput(f"a {type(content).__name__} cannot be sent")
     fitted, blobs = fit(content.content)
-    kept = replace(message, content=replace(content, content=fitted))
+    content = replace(content, content=fitted)
+    kept = replace(message, content=content)
+    if isinstance(content, Event) and content.event_id:
+        kept = event_message(message.thread_id, content, message.sender, message.metadata)
     (outcome,) = await system.store.put([kept], system.clock.now(), blobs=blobs)
     if outcome is Outcome.CLOSED:
         raise ThreadClosed(letter.thread_id)

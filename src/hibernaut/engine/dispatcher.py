@@ -7,15 +7,18 @@ the effect knows that it may have happened.
 import asyncio
 import inspect
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
+from itertools import count
 from typing import TypeVar, cast
 
 import msgspec
 
 from hibernaut.clock import Clock
+from hibernaut.engine.asking import Asking
 from hibernaut.engine.live import LiveFeed
+from hibernaut.engine.resuming import BEGINNING, LastEvent, last_event
 from hibernaut.engine.threads import Threads
 from hibernaut.engine.workers import Workers
 from hibernaut.errors import StoreError
@@ -23,10 +26,10 @@ from hibernaut.kernel.commit import Effect
 from hibernaut.kernel.config import decode_config
 from hibernaut.kernel.head import decode_head
 from hibernaut.messages.events import ToolProgress
-from hibernaut.messages.inputs import Event, InputMessage, ToolResult
+from hibernaut.messages.inputs import Event, InputMessage, ToolResult, event_message
 from hibernaut.stores.protocol import EffectRow, Owner, Store
 from hibernaut.stores.protocol import Outcome as Stored
-from hibernaut.tools.context import Deferred, ToolContext
+from hibernaut.tools.context import Deferred, ToolContext, ToolEvent
 from hibernaut.tools.results import Outcome, failure
 from hibernaut.tools.results import outcome as outcome_of
 from hibernaut.tools.tokens import sign
@@ -50,6 +53,9 @@ STOPPED_EFFECT = (
     "check before repeating it."
 )
 SUBSCRIPTION_DIED = "The subscription has ended: the process that ran it is gone. Call {tool} again to go on."
+DIED = "#died"
+"""The event id of that."""
+
 NOT_HERE = "{tool} cannot be used here: this engine keeps nothing between messages, so it cannot keep a subscription."
 
 
@@ -118,6 +124,7 @@ class Dispatcher:
         self._left_to_others: dict[str, tuple[Effect, str]] = {}
         self._ending = False
         self._secret = b""
+        self._asking = Asking(store, feed, clock, self._retry, self._abandon, keeps=keeps)
         self._threads = Threads()
         self._left_alone: set[asyncio.Task[object]] = set()
         """Functions with a time-out; held here so that none is collected while it runs."""
@@ -144,8 +151,8 @@ class Dispatcher:
     async def settle_orphan(self, row: EffectRow) -> None:
         """Do what is right for an effect whose engine died.
 
-        It is begun if it certainly was not, repeated if its tool says that this is safe, and else its call is answered:
-        it is unknown whether it happened.
+        It is begun if it certainly was not, repeated if its tool says that this is safe, and left to the answer if it
+        asks a person. Else its call is answered: it is unknown whether it happened.
         """
         effect = row.effect
         if effect.kind == "cancel":
@@ -158,7 +165,9 @@ class Dispatcher:
             await self._store.settle_effects([effect.request_id, f"{effect.call_id}:cancel"])
             return
         tool = self._tools.get(effect.tool)
-        if row.state == "pending" or (tool is not None and tool.idempotent and call.state != "subscribed"):
+        if tool is not None and tool.resumable and row.state == "sent" and not self._keeps:
+            return  # it is an orphan again when this engine ends, for one that can keep it
+        if row.state == "pending" or (tool is not None and _is_repeatable(tool)):
             data = await self._store.read_config(head.config)
             tenant, user = "", ""
             if data is not None:
@@ -166,7 +175,7 @@ class Dispatcher:
                 tenant, user = config.tenant, config.user
             work = Work(effect, row.thread_id, tenant, user, head.metadata)
             self._workers.put(self._begin(work, started=row.state == "sent"))
-        else:
+        elif not await self._asking.leave(effect, row.thread_id):
             await self._end_unknown(effect, row.thread_id, UNKNOWN_EFFECT, subscription=call.mode == "subscription")
 
     async def heed_cancellations(self) -> None:
@@ -238,7 +247,7 @@ class Dispatcher:
                 if not begun:
                     return
             if tool is not None and tool.mode == "subscription":
-                await self._subscribe(tool, work)
+                await self._subscribe(tool, work, started=started)
             else:
                 ending = await self._call(tool, work)
                 await self._retry(ending)
@@ -261,7 +270,7 @@ class Dispatcher:
             return partial(self._store_result, effect, work.thread_id, gone)
         limit = asyncio.timeout(tool.timeout / 1000 if tool.timeout else None)
         try:
-            context = await self._context(tool, work) if tool.signature.context_parameter else None
+            context = await self._context(tool, work, BEGINNING) if tool.signature.context_parameter else None
             arguments = tool.keywords(effect.arguments, context)
             if tool.timeout:
                 value = await self._value_in_time(tool, arguments, limit)
@@ -311,40 +320,54 @@ class Dispatcher:
         value = tool.function(**arguments)
         return await value if inspect.isawaitable(value) else value
 
-    async def _subscribe(self, tool: AnyTool, work: Work) -> None:
+    async def _subscribe(self, tool: AnyTool, work: Work, *, started: bool) -> None:
         effect = work.effect
         if not self._keeps:
             refusal = Outcome(NOT_HERE.format(tool=tool.name), is_error=True)
             await self._bring(effect, work.thread_id, refusal)
             return
-        number = 0
+        known = await self._retry(last_event, self._store, work.thread_id, effect.call_id) if started else BEGINNING
+        if known.final:
+            return
+        numbers, confirmed = count(known.sequence + 1), False
         last = Outcome("The subscription has ended.")
         limit = asyncio.timeout(tool.timeout / 1000 if tool.timeout else None)
         try:
-            arguments = tool.keywords(effect.arguments, await self._context(tool, work))
+            arguments = tool.keywords(effect.arguments, await self._context(tool, work, known))
             async with aclosing(cast("AsyncGenerator[object, None]", tool.function(**arguments))) as values:
                 async with limit:
                     first = await anext(values, _NOTHING)
                 if first is not _NOTHING:
-                    confirmation = outcome_of(first)
-                    await self._bring(effect, work.thread_id, confirmation, subscription=True)
-                    if confirmation.is_error:
+                    word = outcome_of(first.content if isinstance(first, ToolEvent) else first)
+                    # One that goes on after a restart confirms itself once more, and that is a duplicate.
+                    stored = await self._bring(effect, work.thread_id, word, subscription=True)
+                    if word.is_error and stored is not Stored.DUPLICATE:
                         return
-                    number = 1
-                async for value in values:
-                    stored = await self._bring_event(tool, work, outcome_of(value), number)
-                    number += 1
-                    if stored in (Stored.CLOSED, Stored.UNKNOWN):
-                        await self._retry(self._store.settle_effects, [effect.request_id])
+                    last, confirmed = word if word.is_error else last, True
+                    if not word.is_error and await self._bring_events(tool, work, values, numbers):
                         return
         except FROM_A_STRANGER as error:
             last = self._failure(error, tool, limit)
-        if number:
-            await self._bring_event(tool, work, last, number, final=True)
-        else:
-            await self._bring(effect, work.thread_id, last)
+        if confirmed or await self._bring(effect, work.thread_id, last) is Stored.DUPLICATE:
+            await self._bring_event(tool, work, last, next(numbers), final=True)
 
-    async def _context(self, tool: AnyTool, work: Work) -> ToolContext:
+    async def _bring_events(
+        self, tool: AnyTool, work: Work, values: AsyncGenerator[object, None], numbers: Iterator[int]
+    ) -> bool:
+        """Bring what a subscription yields; tell whether it is over, so that nothing more has to be said."""
+        async for value in values:
+            event = value if isinstance(value, ToolEvent) else ToolEvent(value)
+            stored = await self._bring_event(
+                tool, work, outcome_of(event.content), next(numbers), event_id=event.event_id, final=event.final
+            )
+            if stored in (Stored.CLOSED, Stored.UNKNOWN):
+                await self._retry(self._store.settle_effects, [work.effect.request_id])
+                return True
+            if event.final:
+                return stored is not Stored.DUPLICATE
+        return False
+
+    async def _context(self, tool: AnyTool, work: Work, last: LastEvent) -> ToolContext:
         if not self._secret:
             self._secret = await self._store.secret()
         effect = work.effect
@@ -370,7 +393,16 @@ class Dispatcher:
             metadata=work.metadata,
             issue_token=token if tool.mode == "background" else None,
             report=report,
+            ask=partial(self._asking.ask, effect, work.thread_id) if _can_ask(tool) else None,
+            last_event_id=last.event_id,
+            last_sequence=last.sequence,
         )
+
+    def _abandon(self, call_id: str) -> None:
+        """End an invocation here, and leave its call to somebody else."""
+        if (one := self._running.get(call_id)) is not None:
+            self._cancelled.add(call_id)
+            self._end(one)
 
     # Cancelling
 
@@ -404,7 +436,9 @@ class Dispatcher:
         try:
             if ending is not None:
                 await ending()
-            elif tool is None or not tool.idempotent or tool.mode == "subscription":
+            elif tool is not None and _is_repeatable(tool):
+                return
+            elif not await self._asking.leave(work.effect, work.thread_id):
                 subscription = tool is not None and tool.mode == "subscription"
                 await self._end_unknown(work.effect, work.thread_id, STOPPED_EFFECT, subscription=subscription)
         except StoreError:
@@ -412,12 +446,16 @@ class Dispatcher:
 
     async def _end_unknown(self, effect: Effect, thread_id: str, text: str, *, subscription: bool) -> None:
         """Answer a call whose end nobody knows; a subscription that was confirmed has its last event then."""
-        outcome = Outcome(text.format(tool=effect.tool), is_error=True)
-        stored = await self._store_result(effect, thread_id, outcome)
-        if subscription and stored is Stored.DUPLICATE:
-            died, name = SUBSCRIPTION_DIED.format(tool=effect.tool), f"{effect.call_id}:died"
-            last = Event(effect.call_id, died, name, associative=True, final=True)
-            await self._store.put([InputMessage(f"event:{name}", thread_id, last, "engine")], self._clock.now())
+        text = text.format(tool=effect.tool)
+        if not subscription:
+            # An id of its own: the genuine result, should it come all the same, is no second one.
+            unknown = ToolResult(effect.call_id, text, is_error=True, unknown=True)
+            message = InputMessage(f"unknown:{effect.call_id}", thread_id, unknown, "engine")
+            await self._store.put([message], self._clock.now())
+        elif await self._store_result(effect, thread_id, Outcome(text, is_error=True)) is Stored.DUPLICATE:
+            died = SUBSCRIPTION_DIED.format(tool=effect.tool)
+            last = Event(effect.call_id, died, DIED, associative=True, final=True)
+            await self._store.put([event_message(thread_id, last, "engine")], self._clock.now())
 
     # Bringing results
 
@@ -432,17 +470,26 @@ class Dispatcher:
         return (await self._store.put([message], self._clock.now(), blobs=outcome.blobs))[0]
 
     async def _bring_event(
-        self, tool: AnyTool, work: Work, outcome: Outcome, number: int, *, final: bool = False
+        self, tool: AnyTool, work: Work, outcome: Outcome, number: int, *, event_id: str = "", final: bool = False
     ) -> Stored:
-        name = f"{work.effect.call_id}:{number}"
-        associative = tool.events == "associative"
-        event = Event(work.effect.call_id, outcome.content, name, associative=associative, final=final, sequence=number)
-        message = InputMessage(f"event:{name}", work.thread_id, event, f"tool:{tool.name}")
+        event = Event(
+            work.effect.call_id,
+            outcome.content,
+            event_id or f"#{number}",
+            associative=tool.events == "associative",
+            final=final,
+            sequence=number,
+        )
+        message = event_message(work.thread_id, event, f"tool:{tool.name}")
 
         async def put() -> Stored:
             return (await self._store.put([message], self._clock.now(), blobs=outcome.blobs))[0]
 
-        return await self._retry(put)
+        pause = DELIVERY_PAUSE_FIRST
+        while (stored := await self._retry(put)) is Stored.FULL:  # the thread is behind: the generator waits, too
+            await self._clock.sleep(pause)
+            pause = min(2 * pause, DELIVERY_PAUSE_MOST)
+        return stored
 
     async def _retry(self, write: Callable[..., Awaitable[T]], *arguments: object) -> T:
         """Do it until the store takes it: what a tool did must not be lost, nor be done again for want of a record."""
@@ -454,6 +501,15 @@ class Dispatcher:
                 logger.exception("the store did not take it; trying again in %d ms", pause)
             await self._clock.sleep(pause)
             pause = min(2 * pause, DELIVERY_PAUSE_MOST)
+
+
+def _is_repeatable(tool: AnyTool) -> bool:
+    """Tell whether a call whose process has ended is simply begun again."""
+    return tool.resumable if tool.mode == "subscription" else tool.idempotent
+
+
+def _can_ask(tool: AnyTool) -> bool:
+    return tool.mode == "background" and not tool.threaded
 
 
 def _outcome(value: object, effect: Effect) -> Outcome | None:

@@ -103,7 +103,7 @@ def _may_ask(call: Call | None) -> bool:
 
 
 def _reason(draft: Draft, call: Call | None) -> str:
-    if draft.head.status != "open" and draft.head.status != "parked":
+    if draft.head.status in ("stopped", "closed"):
         return f"the thread was {draft.head.status}"
     state = call.state if call is not None else "answered"
     return {"cancelled": "the call was cancelled", "expired": "the call timed out"}.get(state, "the call has ended")

@@ -3,7 +3,8 @@
     {"content": {"type": "text", "text": "…"}, "group_id": "…"}
     {"content": {"type": "toolresult", "id": "…", "content": [{"type": "text", "text": "…"}]}, "group_id": "…"}
 
-`metadata`, `synthetic`, `display_as` and `subscription` may be left out. The message id travels beside it. Contents
+`metadata`, `synthetic`, `display_as` and `subscription` may be left out; so may `event_id`, under which an event is the
+same one however often it is sent, and `sequence` of a `synthetic`. The message id travels beside it. Contents
 come as they were sent: whoever stores them cleans them and bounds their size (`hibernaut.tools.results.fit`).
 """
 
@@ -79,8 +80,10 @@ def _event(content: dict[str, Any], synthetic: dict[str, Any]) -> Event:
     return Event(
         _text(synthetic, "tool_call_id"),
         _result(content),
+        event_id=_text(synthetic, "event_id") if synthetic.get("event_id") is not None else "",
         associative=synthetic.get("associative") is True,
         final=synthetic.get("final") is True,
+        sequence=_number(synthetic, "sequence"),
     )
 
 
@@ -116,6 +119,13 @@ def _image(part: dict[str, Any]) -> Image:
         return Image(media_type or "application/octet-stream", base64.b64decode(value, validate=True))
     except (binascii.Error, ValueError):
         raise MalformedInput("the image is not base64") from None
+
+
+def _number(fields: dict[str, Any], name: str) -> int:
+    value = fields.get(name, 0)
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 63:
+        raise MalformedInput(f"{name!r} must be a number from 0 on")
+    return value
 
 
 def _text(fields: dict[str, Any], name: str) -> str:

@@ -18,7 +18,7 @@ import msgspec
 
 from hibernaut.errors import ToolDefinitionError
 from hibernaut.messages.items import EVENT_TOOL
-from hibernaut.tools.context import ToolContext
+from hibernaut.tools.context import LONGEST_WAIT, ToolContext
 from hibernaut.tools.schema import ToolSignature, signature_of
 
 P = ParamSpec("P")
@@ -26,9 +26,6 @@ R_co = TypeVar("R_co", covariant=True)
 
 Mode = Literal["background", "inline", "subscription"]
 Events = Literal["associative", "threaded"]
-
-LONGEST_WAIT = 10 * 366 * 86_400
-"""Seconds that a timeout or a deadline may be, ten years: what is above is a slip in the unit."""
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 
@@ -55,8 +52,10 @@ class Tool(msgspec.Struct, Generic[P, R_co], frozen=True, kw_only=True, eq=False
     """Milliseconds that the function may run in the process; of a subscription, until its first value. 0: no bound."""
     deadline: int = 0
     """Milliseconds that the call may stay open in all, over restarts. 0: what the thread's options say."""
-    events: Events = "associative"
-    """Where a subscription's events go: into the thread itself, or each into a thread of its own."""
+    events: Events = "threaded"
+    """Where a subscription's events go: each into a thread of its own, or into the thread itself."""
+    resumable: bool = False
+    """A subscription whose process has ended is called again, with the id of its last event."""
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         """Call the function as it was written."""
@@ -107,6 +106,7 @@ def tool(
     timeout: float | None = None,
     deadline: float | None = None,
     events: Events | None = None,
+    resumable: bool = False,
 ) -> Tool[P, R_co]: ...
 
 
@@ -122,6 +122,7 @@ def tool(
     timeout: float | None = None,
     deadline: float | None = None,
     events: Events | None = None,
+    resumable: bool = False,
 ) -> Decorator: ...
 
 
@@ -138,6 +139,7 @@ def tool(
     timeout: float | None = None,
     deadline: float | None = None,
     events: Events | None = None,
+    resumable: bool = False,
 ) -> Any:
     """Make a function a tool.
 
@@ -152,7 +154,9 @@ def tool(
         timeout: Seconds that the function may run; of a subscription, until its first value. A synchronous function
             cannot be stopped: it is only waited for no longer.
         deadline: Seconds that the call may stay open in all, over restarts and after `ToolContext.defer`.
-        events: "associative" puts a subscription's events into the thread itself, "threaded" each into its own thread.
+        events: "threaded" gives each event of a subscription a thread of its own (the default), "associative" puts
+            them into the thread itself.
+        resumable: A subscription whose process has ended is called again, with `ToolContext.last_event_id`.
 
     Raises:
         ToolDefinitionError: the function cannot be a tool as it is, or the options do not go together.
@@ -170,6 +174,10 @@ def tool(
         raise ToolDefinitionError(f"{where} has a deadline, but an inline call is over within its slice: use timeout")
     if events is not None and mode != "subscription":
         raise ToolDefinitionError(f"{where} has `events`, which only a subscription (an async generator) brings")
+    if resumable and mode != "subscription":
+        raise ToolDefinitionError(
+            f"{where} cannot be resumable: only a subscription (an async generator) can; see `idempotent`"
+        )
     if events not in (None, "associative", "threaded"):
         raise ToolDefinitionError(f'events of {where} are "associative" or "threaded", not {events!r}')
     run_for, open_for = _milliseconds("timeout", timeout, where), _milliseconds("deadline", deadline, where)
@@ -191,7 +199,8 @@ def tool(
         destructive=destructive,
         timeout=run_for,
         deadline=open_for,
-        events=events or "associative",
+        events=events or "threaded",
+        resumable=resumable,
     )
 
 
