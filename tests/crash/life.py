@@ -14,11 +14,11 @@ from typing import TypeVar
 
 import msgspec
 
-from hibernaut.errors import AlreadyAnswered, StoreBusy
+from hibernaut.errors import AlreadyAnswered, QuestionOver, StoreBusy
 from hibernaut.kernel.head import Head, decode_head
 from hibernaut.kernel.limits import ThreadOptions
 from hibernaut.messages.inputs import Command, Delivered, InputMessage, Timer
-from hibernaut.messages.items import CallItem, Item, NoticeItem, ResultItem, UserItem, decode_page
+from hibernaut.messages.items import CallItem, Item, NoticeItem, QuestionItem, ResultItem, UserItem, decode_page
 from hibernaut.models.scripted import ScriptedModel, ScriptFunction
 from hibernaut.stores.protocol import EffectRow, Store
 from hibernaut.system import AgentSystem
@@ -65,6 +65,10 @@ class Seen(msgspec.Struct):
         """Tell whether the call of a tool has a result in the history."""
         calls = {item.id for item in self.items if isinstance(item, CallItem) and item.name == tool}
         return any(isinstance(item, ResultItem) and item.call_id in calls for item in self.items)
+
+    def question(self, prompt: str) -> str:
+        """Return the id of the question that asked this, "" as long as it was not asked."""
+        return next((item.id for item in self.items if isinstance(item, QuestionItem) and item.prompt == prompt), "")
 
     def timers(self) -> list[int]:
         contents = [arrived.message.content for arrived in self.inbox if arrived.message]
@@ -145,6 +149,13 @@ class Life:
         """Bring the result of a deferred call; that somebody did it before is as good."""
         with suppress(AlreadyAnswered):
             await _insist(lambda: self.system.deliver(token, result))
+
+    async def answer(self, prompt: str, choice: str) -> None:
+        """Answer a question when it is asked; that somebody did it before, or that it is over, is as good."""
+        seen = await self.until(lambda seen: seen.question(prompt) != "" or seen.answered("work"))
+        if name := seen.question(prompt):
+            with suppress(AlreadyAnswered, QuestionOver):
+                await _insist(lambda: self.system.answer(name, choice))
 
     async def look(self) -> Seen:
         """Look at the thread, past everything that can die."""

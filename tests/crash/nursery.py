@@ -14,7 +14,7 @@ import msgspec
 from hibernaut.testing.faults import FaultPlan
 from tests.crash.life import Life
 from tests.crash.matrix import sqlite_store
-from tests.crash.scenarios import SCENARIOS
+from tests.crash.scenarios import ALL
 from tests.crash.world import World
 
 Order = tuple[str, str, int, int, bool]
@@ -37,7 +37,7 @@ async def live(order: Order) -> None:
     async with sqlite_store(Path(file))() as store:
         # No time passes between two lives: a dead engine is known by its process.
         life = Life(number, world, store, FaultPlan(after=after, on_operation=reach), world.now)
-        await life.run(SCENARIOS[scenario])
+        await life.run(ALL[scenario])
     world.note("operations", str(len(life.faulty.operations)))
 
 

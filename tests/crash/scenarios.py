@@ -188,6 +188,29 @@ def rate_limited(life: Life) -> Play:
     return Play(answer, drive)
 
 
+def asking(life: Life, *, idempotent: bool = False) -> Play:
+    """A tool that works, asks a person two things, and works on."""
+    if idempotent:
+        life.world.note("idempotent", "work")
+
+    @tool(idempotent=idempotent)
+    async def work(context: ToolContext) -> str:
+        """Work."""
+        life.did(context)
+        where = await context.ask("Where?", ["here", "there"])
+        when = await context.ask("When?", ["now", "then"])
+        life.world.note("followed", where, when)
+        return f"{where} and {when}"
+
+    async def drive() -> None:
+        await life.say("m1", "Work")
+        await life.answer("Where?", "there")
+        await life.answer("When?", "now")
+        await life.settle()
+
+    return Play(lambda request: say("It is done.") if _calls(request) else call("work"), drive, [work])
+
+
 def step_by_step(life: Life, *, idempotent: bool = False) -> Play:
     """No engine: the client drives the thread itself."""
     play = async_tool(life, idempotent=idempotent)
@@ -257,6 +280,7 @@ SCENARIOS: dict[str, Scenario] = {
     "cancelled-call-idempotent": partial(cancelled_call, idempotent=True),
     "stopped-and-resumed": stopped_and_resumed,
     "stopped-and-resumed-idempotent": partial(stopped_and_resumed, idempotent=True),
+    "asking-idempotent": partial(asking, idempotent=True),
     "sleeping": sleeping,
     "rate-limited": rate_limited,
     "compacted": compacted,
@@ -268,3 +292,6 @@ UNTIMELY = ("detached-call", "cancelled-call", "stopped-and-resumed", "deferred-
 """Where a call is over sooner once its process died, so that what was to interrupt it comes when it is over.
 
 What somebody delivers for a call that was told to be unknown is shown as an event."""
+
+ALL: dict[str, Scenario] = SCENARIOS | {"asking": asking}
+"""With those that end in more than one way when they are killed, which have tests of their own."""

@@ -363,9 +363,12 @@ def test_a_process_that_was_taken_for_dead_while_it_asked_does_nothing_more() ->
             agent = await it.launch(thread_id="t")
             await agent.send("Deploy")
             (question,) = await asked(it)
-            await store.leave(it._engine.engine.owner)  # type: ignore[union-attr]
             async with system([say("I see.")], deployer.deploy, store=store, clock=clock) as other:
                 agent = await other.thread("t")
+                assert it._engine is not None
+                assert other._engine is not None
+                await store.leave(it._engine.engine.owner)
+                await other._engine.engine.adopt()
                 while not await _is_orphaned(agent):
                     await asyncio.sleep(0)
                 it.feed.moved_elsewhere()  # as the file of a store would show

@@ -1,0 +1,84 @@
+"""A tool that asks people and must not be run again, killed at every operation. See `test_crashes` and `test_kills`."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from hibernaut.engine.dispatcher import UNKNOWN_EFFECT
+from hibernaut.messages.items import EventItem, QuestionEndItem, QuestionItem, ResultItem, TextItem
+from tests.crash.matrix import Course, Crash, memory_store, run_course
+from tests.crash.scenarios import asking
+from tests.crash.test_crashes import every_crash, share
+from tests.crash.test_kills import Nursery
+
+NOT_DONE = "what was to follow has not been done"
+UNKNOWN = UNKNOWN_EFFECT.format(tool="work")
+
+
+def check(course: Course) -> None:
+    """Check that what the tool did before it asked was done once, and that the model is told the truth of the rest."""
+    items = [item for page in course.pages for item in page]
+    results = [str(item.content) for item in items if isinstance(item, ResultItem)]
+    late = [item for item in items if isinstance(item, EventItem)]
+    asked = [item.prompt for item in items if isinstance(item, QuestionItem)]
+    ended = [(item.outcome, item.text) for item in items if isinstance(item, QuestionEndItem)]
+    followed = course.world.of("followed")
+    assert len(course.world.of("did")) <= 1
+    assert len(results) == 1
+    assert late == []
+    assert asked == ["Where?", "When?"][: len(asked)]
+    assert ended == [("answered", "there"), ("answered", "now")][: len(asked)]
+    assert isinstance(items[-1], TextItem)
+    assert course.seen.effects == []
+    assert course.seen.head.questions == {}
+    if results[0] == "there and now":
+        assert [list(words) for words in followed] == [["there", "now"]]
+    elif results[0] == UNKNOWN:
+        assert len(asked) != 1 or followed == []
+    else:
+        assert NOT_DONE in results[0]
+        assert asked
+        assert followed == []
+
+
+def test_c11_c38_c39_a_crash_anywhere_asks_once_and_tells_the_truth() -> None:
+    plain = run_course(asking, memory_store())
+    told = set()
+    for crash in every_crash(plain):
+        course = run_course(asking, memory_store(), [crash])
+        try:
+            check(course)
+        except AssertionError as error:
+            error.add_note(f"killed {crash} ({plain.operations[crash.operation - 1]})")
+            raise
+        told.add(_result(course)[:20])
+    assert len(told) > 2, "it comes to every one of its ends"
+
+
+def _result(course: Course) -> str:
+    return next(str(item.content) for page in course.pages for item in page if isinstance(item, ResultItem))
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="a dead process is known at once by /proc")
+def test_c38_c39_a_kill_anywhere_asks_once_and_tells_the_truth(tmp_path: Path) -> None:
+    plain = run_course(asking, memory_store())
+    nursery = Nursery(tmp_path)
+    with nursery.process:
+        for crash in [*share("asking killed", every_crash(plain), 8), *_while_it_asks(plain)]:
+            course = nursery.course("asking", crash)
+            try:
+                check(course)
+            except AssertionError as error:
+                error.add_note(f"killed {crash}")
+                raise
+        assert NOT_DONE in _result(course), "the last one was killed while it asked"
+        assert nursery.process.stdin is not None
+        nursery.process.stdin.close()
+
+
+def _while_it_asks(plain: Course) -> list[Crash]:
+    """Return the place after the commit that takes the first question in."""
+    first = next(n for n, page in enumerate(plain.pages, 1) if any(isinstance(item, QuestionItem) for item in page))
+    commits = [n for n, name in enumerate(plain.operations, 1) if name == "commit"]
+    return [Crash(commits[first - 1], after=True)]
