@@ -55,7 +55,7 @@ class Deployer:
 async def asked(it: AgentSystem, count: int = 1) -> list[OpenQuestion]:
     """Return the questions that wait once there are so many."""
     while len(found := await it.questions()) < count:
-        await asyncio.sleep(0)
+        await settle()
     return found
 
 
@@ -283,7 +283,7 @@ def test_c38_a_tool_that_may_be_repeated_is_run_again_and_asks_nothing_twice(gra
             (question,) = await asked(it)
             await it.answer(question.question_id, "there")
             while [one.prompt for one in await it.questions()] != ["When?"]:
-                await asyncio.sleep(0)
+                await settle()
 
         if gracefully:
             async with system([call("deploy")], deploy, store=store, clock=clock) as it:
@@ -295,7 +295,7 @@ def test_c38_a_tool_that_may_be_repeated_is_run_again_and_asks_nothing_twice(gra
         async with system([say("Done.")], deploy, store=store, clock=clock) as it:
             agent = await it.thread("t")
             while len(lines) < 2:
-                await asyncio.sleep(0)
+                await settle()
             (question,) = await it.questions()
             await it.answer(question.question_id, "now")
             told = await until_told(agent, "result: there and now", "says: Done.")
@@ -319,7 +319,7 @@ def test_an_answer_is_never_taken_for_one_to_another_question() -> None:
     async def scenario() -> None:
         async with killed([call("deploy")], deploy, store=store, clock=clock) as it:
             await it.send("t", "Deploy")
-            (question,) = await asked(it)
+            await asked(it)
         clock.advance(DEAD_AFTER)
         async with system([say("Oh.")], deploy, store=store, clock=clock) as it:
             told = await until_told(await it.thread("t"), "says: Oh.")
@@ -343,7 +343,7 @@ def test_all_answers_of_a_call_are_told_when_its_process_is_gone() -> None:
             (question,) = await asked(it)
             await it.answer(question.question_id, "there")
             while [one.prompt for one in await it.questions()] != ["When?"]:
-                await asyncio.sleep(0)
+                await settle()
         clock.advance(DEAD_AFTER)
         async with system([say("I see.")], deploy, store=store, clock=clock) as it:
             (question,) = await it.questions()
@@ -370,12 +370,12 @@ def test_a_process_that_was_taken_for_dead_while_it_asked_does_nothing_more() ->
                 await store.leave(it._engine.engine.owner)
                 await other._engine.engine.adopt()
                 while not await _is_orphaned(agent):
-                    await asyncio.sleep(0)
+                    await settle()
                 it.feed.moved_elsewhere()  # as the file of a store would show
                 await settle()
                 await other.answer(question.question_id, "yes")
                 while (told := await story(agent))[-1] != "says: I see.":
-                    await asyncio.sleep(0)
+                    await settle()
                 assert NOT_DONE in told[4]
                 it.feed.moved_elsewhere()
                 await settle()

@@ -10,6 +10,7 @@ import click
 from msgspec.structs import replace
 
 from hibernaut.cli import options
+from hibernaut.cli.asking import Questions, as_event
 from hibernaut.cli.editor import Key, Submitted
 from hibernaut.cli.failures import ANSWERED, INTERRUPTED, Leave
 from hibernaut.cli.following import Follower, until_over
@@ -20,8 +21,10 @@ from hibernaut.cli.screen import Screen
 from hibernaut.cli.starting import Setting, check_new, check_old, existing
 from hibernaut.cli.terminal import DIM, Output, Printed, is_styled
 from hibernaut.cli.tools import load_tools
+from hibernaut.engine.answering import questions_of
 from hibernaut.errors import InputRefused
 from hibernaut.ids import RandomIds
+from hibernaut.kernel.head import decode_head
 from hibernaut.messages.events import AgentEvent, Cursor, TextChunk
 from hibernaut.messages.parts import plain_text
 from hibernaut.messages.text import excerpt
@@ -59,6 +62,9 @@ def chat(
 
     You may write while it speaks: what you send interrupts it. Ctrl-C stops it, Ctrl-D leaves. Alt-Enter begins a new
     line, the arrow keys bring back what you said. With --store the conversation is kept: take it up with --thread.
+
+    When a tool asks you something, the number of a choice (or its words) answers it; what else you say is for the
+    agent.
     """
     setting = Setting(store or MEMORY, tenant, model, tools, instructions)
     interactive = sys.stdin.isatty() and is_styled(sys.stdout)
@@ -108,6 +114,7 @@ class Conversation:
         self._thread_id = thread_id
         self._output = output
         self._narrator = Narrator(output)
+        self._questions = Questions(system, self._narrator, output)
         self._keyboard: Keyboard | None = None
         self._in_turns = False
         """Whether each answer is waited for before the next thing is said."""
@@ -148,7 +155,8 @@ class Conversation:
             if self._handle is not None:
                 await self._show_past(self._handle)
             while isinstance(wanted := await self._wanted.get(), Submitted):
-                await self._say(wanted.text)
+                if not await self._questions.take(wanted.text):
+                    await self._say(wanted.text)
                 if self._in_turns and self._handle is not None:
                     await until_over(self._system, self._handle, wait=False, kept=True)
                     await self._catch_up()
@@ -225,11 +233,13 @@ class Conversation:
         for event in past[-SHOWN_EVENTS:]:
             self._narrator.tell(_shortened(event))
         self._narrator.end()
+        for question in questions_of(decode_head((await self._system.row(handle.thread_id)).head).head):
+            self._questions.add(as_event(question))
         self._follow(handle, past[-1].cursor if past else str(Cursor(begin)))
 
     def _follow(self, handle: ThreadHandle, cursor: str) -> None:
         if self._tasks is not None:
-            self._follower = Follower(handle, cursor, self._narrator)
+            self._follower = Follower(handle, cursor, self._questions)
             self._following = self._tasks.create_task(self._follower.show())
 
     async def _catch_up(self) -> None:

@@ -4,6 +4,8 @@ import asyncio
 from contextlib import aclosing, suppress
 from typing import Protocol
 
+from hibernaut.engine.answering import questions_of
+from hibernaut.kernel.head import decode_head
 from hibernaut.messages.events import AgentEvent
 from hibernaut.state import ThreadState
 from hibernaut.system import AgentSystem, ThreadHandle
@@ -39,17 +41,21 @@ class Follower:
                 self.cursor = event.cursor or self.cursor
                 self._teller.tell(event)
 
-    async def show_until_over(self, system: AgentSystem, *, wait: bool, kept: bool) -> ThreadState:
+    async def show_until_over(
+        self, system: AgentSystem, *, wait: bool, kept: bool, answers: bool = False
+    ) -> ThreadState:
         """Show the thread until it is over with what it does; see `until_over`."""
         async with asyncio.TaskGroup() as group:
             showing = group.create_task(self.show())
-            state = await until_over(system, self._handle, wait=wait, kept=kept)
+            state = await until_over(system, self._handle, wait=wait, kept=kept, answers=answers)
             showing.cancel()
         await self.show(follow=False)
         return state
 
 
-async def until_over(system: AgentSystem, handle: ThreadHandle, *, wait: bool, kept: bool) -> ThreadState:
+async def until_over(
+    system: AgentSystem, handle: ThreadHandle, *, wait: bool, kept: bool, answers: bool = False
+) -> ThreadState:
     """Return when a thread has nothing more to do.
 
     Args:
@@ -57,6 +63,7 @@ async def until_over(system: AgentSystem, handle: ThreadHandle, *, wait: bool, k
         handle: the thread.
         wait: whether sleeping and waiting for a deferred call counts as something to do.
         kept: whether others can reach its store. Where they cannot, a thread is over when only they could wake it.
+        answers: whether somebody is here who answers what it asks.
     """
     with system.feed.watch(handle.thread_id) as moved:
         while True:
@@ -65,26 +72,34 @@ async def until_over(system: AgentSystem, handle: ThreadHandle, *, wait: bool, k
             if state.activity == "idle":
                 return state
             if state.activity in ("resting", "waiting"):
-                if not wait and await _sleeps(system, state):
+                if not wait and await _sleeps(system, state, answers=answers):
                     return state
-                if not kept and await _is_left_alone(system, state):
+                if not kept and await _is_left_alone(system, state, answers=answers):
                     return state
             with suppress(TimeoutError):
                 async with asyncio.timeout(None if wait and kept else LOOK_EVERY):
                     await moved.wait()
 
 
-async def _sleeps(system: AgentSystem, state: ThreadState) -> bool:
+async def _sleeps(system: AgentSystem, state: ThreadState, *, answers: bool) -> bool:
     """Tell whether no process has to work for what the thread waits for."""
     waits_for = {call.call_id for call in state.calls if call.state == "open"}
-    return not waits_for & await _worked_on(system, state)
+    return not waits_for & await _worked_on(system, state, answers=answers)
 
 
-async def _is_left_alone(system: AgentSystem, state: ThreadState) -> bool:
+async def _is_left_alone(system: AgentSystem, state: ThreadState, *, answers: bool) -> bool:
     """Tell whether neither a timer nor anything at work in this process will ever wake the thread."""
-    return not state.waiting and not await _worked_on(system, state)
+    return not state.waiting and not await _worked_on(system, state, answers=answers)
 
 
-async def _worked_on(system: AgentSystem, state: ThreadState) -> set[str]:
+async def _worked_on(system: AgentSystem, state: ThreadState, *, answers: bool) -> set[str]:
+    """Return the calls that a process works on, without those that wait for somebody who is not here."""
     rows = await system.store.read_effects(state.thread_id)
-    return {row.effect.call_id for row in rows if row.state != "accepted"}
+    asking = await asking_calls(system, state) if state.questions and not answers else set()
+    return {row.effect.call_id for row in rows if row.state != "accepted"} - asking
+
+
+async def asking_calls(system: AgentSystem, state: ThreadState) -> set[str]:
+    """Return the calls of a thread that wait for a person."""
+    head = decode_head((await system.row(state.thread_id)).head).head
+    return {question.call_id for question in questions_of(head)}

@@ -9,6 +9,8 @@ from hibernaut.messages.events import (
     AgentEvent,
     CompletionFinished,
     Notice,
+    QuestionAsked,
+    QuestionEnded,
     SubscriptionEvent,
     Summarized,
     TextChunk,
@@ -109,6 +111,8 @@ def in_a_line(event: AgentEvent, room: int, tool: str = "") -> str:
         case SubscriptionEvent():
             what = event.source.replace("_", " ") + (", the last" if event.final else "")
             line = f"⇠ {event.tool} ({what}): {plain_text(event.content)}"
+        case QuestionAsked() | QuestionEnded():
+            line = _of_question(event)
         case Summarized():
             line = f"— compacted: {event.before:,} -> {event.after:,} tokens"
         case Notice():
@@ -118,6 +122,18 @@ def in_a_line(event: AgentEvent, room: int, tool: str = "") -> str:
         case _:
             return ""
     return shorten(line, room)
+
+
+def _of_question(event: QuestionAsked | QuestionEnded) -> str:
+    if isinstance(event, QuestionAsked):
+        choices = ", ".join(f"{number} {choice}" for number, choice in enumerate(event.choices, 1))
+        return f"? {event.prompt} [{choices}]"
+    if event.outcome == "answered":
+        return f"! {event.user or 'somebody'} answers: {event.text}"
+    expired = event.outcome == "expired"
+    return (
+        f"! {'nobody answered in time, so that this counts' if expired else 'the question was dismissed'}: {event.text}"
+    )
 
 
 class JsonLines:

@@ -32,6 +32,8 @@ COMMANDS = {
     "serve": ("hibernaut.cli.serve:serve", "Keep an engine running on a store."),
     "send": ("hibernaut.cli.send:send", "Say something to a thread, whether anybody runs it or not."),
     "deliver": ("hibernaut.cli.deliver:deliver", "Bring the result of a deferred call."),
+    "inbox": ("hibernaut.cli.inbox:inbox", "See what waits for a person."),
+    "answer": ("hibernaut.cli.inbox:answer", "Answer a question."),
     "threads": ("hibernaut.cli.trees:threads", "See, stop and resume threads."),
     "receipts": ("hibernaut.cli.receipts:receipts", "Show the runtime's own record of a thread."),
     "verify": ("hibernaut.cli.receipts:verify", "Check that histories are what their receipts say."),

@@ -2,13 +2,19 @@
 
 import asyncio
 import sys
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import click
 import msgspec
 
 from hibernaut.cli import options
+from hibernaut.cli.asking import Questions
+from hibernaut.cli.editor import Key, Submitted
 from hibernaut.cli.failures import ANSWERED, ENDED, PARKED, WAITING, Leave
 from hibernaut.cli.following import Follower, Teller
+from hibernaut.cli.inbox import how_to_answer
+from hibernaut.cli.keyboard import reading_lines
 from hibernaut.cli.narration import JsonLines, Narrator
 from hibernaut.cli.running import MEMORY, opened, run_async
 from hibernaut.cli.starting import Setting, check_new, check_old, existing
@@ -16,7 +22,7 @@ from hibernaut.cli.terminal import Printed
 from hibernaut.cli.times import moment
 from hibernaut.cli.tools import load_tools
 from hibernaut.ids import RandomIds
-from hibernaut.messages.events import Cursor
+from hibernaut.messages.events import Cursor, QuestionAsked
 from hibernaut.messages.parts import plain_text
 from hibernaut.state import ThreadState
 from hibernaut.system import AgentSystem, ThreadHandle
@@ -32,6 +38,11 @@ class Task(msgspec.Struct, frozen=True):
     timeout: float | None
     wait: bool
     as_json: bool
+
+    @property
+    def answers(self) -> bool:
+        """Whether somebody sits at the terminal who can answer what the agent asks."""
+        return self.wait and not self.as_json and sys.stdin.isatty() and sys.stdout.isatty()
 
     @property
     def kept(self) -> bool:
@@ -105,12 +116,16 @@ async def _run(task: Task) -> int:
             cursor = str(Cursor((await handle.state()).version))
             for remark in await check_old(system, handle.thread_id, setting, tools):
                 _remark(f"note: {remark}")
-        teller = JsonLines(sys.stdout) if task.as_json else _narrator(task.text)
+        questions = None if task.as_json else _Asked(system, task)
+        teller = JsonLines(sys.stdout) if questions is None else questions
         handle = await _say(system, name, task)
         follower = Follower(handle, cursor, teller)
+        answers = questions is not None and task.answers
         try:
-            async with asyncio.timeout(task.timeout):
-                state = await follower.show_until_over(system, wait=task.wait, kept=task.kept)
+            async with asyncio.timeout(task.timeout), AsyncExitStack() as stack:
+                if questions is not None and answers:
+                    await stack.enter_async_context(questions.answered_here())
+                state = await follower.show_until_over(system, wait=task.wait, kept=task.kept, answers=answers)
         except TimeoutError:
             _leave(task, teller, handle, "The time is up")
             raise Leave(WAITING) from None
@@ -121,10 +136,42 @@ async def _run(task: Task) -> int:
         return _end(task, state)
 
 
-def _narrator(text: str) -> Narrator:
-    narrator = Narrator(Printed())
-    narrator.said(plain_text(fit(text)[0]))
-    return narrator
+class _Asked(Questions):
+    """Shows the events of a task, and what it asks: answered at the terminal, or by somebody who is told how."""
+
+    def __init__(self, system: AgentSystem, task: Task) -> None:
+        output = Printed()
+        narrator = Narrator(output)
+        narrator.said(plain_text(fit(task.text)[0]))
+        super().__init__(system, narrator, output)
+        self._task = task
+
+    def add(self, event: QuestionAsked) -> None:
+        super().add(event)
+        if not self._task.answers:
+            _remark(_how(self._task, event.question_id))
+
+    @asynccontextmanager
+    async def answered_here(self) -> AsyncIterator[None]:
+        """Take what is written at the terminal for answers."""
+        lines: asyncio.Queue[Submitted | Key] = asyncio.Queue()
+
+        async def take() -> None:
+            while isinstance(line := await lines.get(), Submitted):
+                if not await self.take(line.text) and self.waiting:
+                    _remark("Type the number of a choice.")
+
+        async with asyncio.TaskGroup() as tasks:
+            with reading_lines(lines.put_nowait):
+                taking = tasks.create_task(take())
+                yield
+                taking.cancel()
+
+
+def _how(task: Task, question_id: str) -> str:
+    if not task.kept:
+        return "Nobody can answer that here: run it in a terminal, or give --store."
+    return f"Answer it with: {how_to_answer(question_id, task.setting)}"
 
 
 async def _say(system: AgentSystem, name: str, task: Task) -> ThreadHandle:
@@ -161,6 +208,8 @@ def _end(task: Task, state: ThreadState) -> int:
     due = [call.due for call in state.calls if call.state == "open" and call.due]
     tools = ", ".join(call.tool for call in state.calls if call.state == "open" and not call.tool.startswith("sleep"))
     until = f"sleeps until {moment(min(due))}" if due else f"waits for {tools}" if tools else "waits for a word"
+    if state.questions:
+        until = "waits for an answer"
     if task.kept:
         _remark(f"Thread {thread_id} {until}. It goes on with: {_serving(task)}")
     else:

@@ -16,6 +16,7 @@ from hibernaut.cli.starting import Setting
 from hibernaut.cli.terminal import columns, cut, safe, table
 from hibernaut.cli.times import ago, moment
 from hibernaut.codec import pack
+from hibernaut.engine.answering import questions_of
 from hibernaut.engine.history import inherited_items
 from hibernaut.kernel.head import Head, Summary, decode_head
 from hibernaut.messages.inputs import Delivered, Timer
@@ -136,6 +137,7 @@ async def _show(setting: Setting, given: str, *, as_json: bool) -> None:
         handle = await find_thread(system, given)
         state = await handle.state()
         launch = await launched_with(system, handle.thread_id)
+        asked = questions_of(decode_head((await system.row(handle.thread_id)).head).head)
         effects = await system.store.read_effects(handle.thread_id)
         inbox = await system.store.read_inbox(handle.thread_id)
         pages, receipts = 0, 0
@@ -154,6 +156,7 @@ async def _show(setting: Setting, given: str, *, as_json: bool) -> None:
             "instructions": launch.instructions,
             "bytes": sizes,
             "timers": [_timer_record(one) for one in timers],
+            "asks": asked,
             "effects": [
                 {"call_id": row.effect.call_id, "kind": row.effect.kind, "state": row.state} for row in effects
             ],
@@ -184,6 +187,9 @@ async def _show(setting: Setting, given: str, *, as_json: bool) -> None:
         _say(
             f"{'Call':<9}{call.call_id}  {_call_state(call.state, call.call_id, effects)}  {call.tool} {call.arguments}"
         )
+    for question in asked:
+        choices = ", ".join(f"{number} {choice}" for number, choice in enumerate(question.choices, 1))
+        _say(f"{'Asks':<9}{question.question_id}  {shorten(question.prompt, LONGEST_EXCERPT)} [{choices}]")
     for one in timers:
         timer = _timer_record(one)
         _say(f"{'Timer':<9}{timer['purpose']} at {moment(timer['due'])} ({ago(timer['due'], now)}) {timer['call_id']}")
