@@ -141,6 +141,39 @@ def test_calls_and_results_of_others_are_shown_while_the_user_types(folder: Path
         talk.see("← ask: it passed", "It says: it passed", "> half a sen")
 
 
+DECIDE = '''
+
+@tool
+async def decide(ctx: ToolContext) -> str:
+    """Let people decide."""
+    return await ctx.ask("Which one?", ["This", "That"]) + " and " + await ctx.ask("When?", ["Now", "Then"])
+'''
+
+
+def test_c39_a_person_answers_what_is_asked_by_its_number_and_says_everything_else(folder: Path) -> None:
+    with (folder / "agent.py").open("a", encoding="utf-8") as file:
+        file.write(DECIDE)
+    where = ("--store", "agents.db", "--thread", "t", *MODEL)
+    with talking(folder, *where) as talk:
+        talk.see(">")
+        talk.press("call decide\r")
+        talk.see("→ decide", "? Which one?", "    1  This", "    2  That", ">")
+        talk.press("hello\r")
+        talk.see("> hello", "You said: hello", ">")
+        talk.press("2\r")
+        talk.see("! somebody answers: That", "? When?", "    1  Now", "    2  Then", ">")
+        assert "> 2" not in talk.lines
+        talk.press("\x04")
+        assert talk.end() == 0
+    with talking(folder, *where) as talk:
+        talk.see("? When?", "    1  Now", "    2  Then", ">")
+        talk.press("now\r")
+        talk.see("! somebody answers: Now", ">")
+    history = done(folder, "threads", "history", "t", "--full")[1]
+    assert "The answer: That" in history
+    assert "The answer: Now" in history
+
+
 def test_what_others_say_in_the_thread_is_shown(folder: Path) -> None:
     with talking(folder, "--store", "agents.db", "--thread", "t", *MODEL) as talk:
         talk.see(">")

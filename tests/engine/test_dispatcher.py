@@ -2,7 +2,8 @@
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
+from typing import Any
 
 import pytest
 
@@ -11,15 +12,18 @@ from hibernaut.engine.slice import INLINE_GRACE
 from hibernaut.errors import AlreadyAnswered, StoreBusy, TokenRefused, ToolError
 from hibernaut.kernel.limits import ThreadOptions
 from hibernaut.kernel.prepare import STILL_RUNNING
-from hibernaut.messages.inputs import InputMessage
+from hibernaut.messages.inputs import Event, InputMessage
 from hibernaut.messages.inputs import ToolResult as Result
-from hibernaut.messages.items import ResultItem
+from hibernaut.messages.items import ResultItem, SpawnItem
 from hibernaut.messages.parts import Excerpt, plain_text
 from hibernaut.models.protocol import ModelRequest
 from hibernaut.models.scripted import ScriptedModel, ScriptedTurn, call, last_user_text, say, turn
 from hibernaut.stores.memory import MemoryStore
+from hibernaut.stores.protocol import Outcome
+from hibernaut.system import ThreadHandle
 from hibernaut.testing.clock import ManualClock
-from hibernaut.tools.context import Deferred, ToolContext
+from hibernaut.testing.faults import FaultyStore
+from hibernaut.tools.context import Deferred, ToolContext, ToolEvent
 from hibernaut.tools.tool import tool
 from tests.engine.scenario import (
     MINUTE,
@@ -30,6 +34,7 @@ from tests.engine.scenario import (
     settle,
     story,
     system,
+    until,
     until_activity,
     until_told,
 )
@@ -745,19 +750,123 @@ def test_an_event_waits_for_an_open_call_but_not_for_long() -> None:
     run(scenario)
 
 
-def test_events_with_a_thread_of_their_own_are_shown_in_this_one_for_now() -> None:
-    @tool(events="threaded")
+def test_events_have_threads_of_their_own_unless_a_tool_says_otherwise() -> None:
+    @tool
     async def watch() -> AsyncGenerator[str, None]:
         """Watch."""
         yield "subscribed"
         yield "news"
+        await asyncio.Event().wait()
 
     async def scenario() -> None:
-        async with system([call("watch"), say("Watching."), say("News.")], watch) as it:
+        async with system([call("watch"), say("Watching."), say("Nothing new.")], watch) as it:
             agent = await it.launch()
             await agent.send("Watch")
-            await agent.wait_idle()
-            assert any(line.startswith("event: watch news") for line in await story(agent))
+            await until(agent, lambda: _has_child(agent))
+            (spawned,) = [item for item in await agent.history() if isinstance(item, SpawnItem)]
+            child = await it.thread(spawned.thread_id)
+            await until_told(child, "event: watch news", "says: Nothing new.")
+            assert not any(line.startswith("event: watch news") for line in await story(agent))
+
+    run(scenario)
+
+
+async def _has_child(agent: ThreadHandle) -> bool:
+    return any(isinstance(item, SpawnItem) for item in await agent.history())
+
+
+def test_an_event_that_has_an_id_comes_once_and_one_may_be_the_last() -> None:
+    @tool(events="associative")
+    async def watch() -> AsyncGenerator[object, None]:
+        """Watch."""
+        yield ToolEvent("subscribed", "ignored")
+        for offset in (1, 1, 2, 1):
+            yield ToolEvent(f"offset {offset}", f"{offset}")
+        yield "made up"
+        yield ToolEvent("the last", "3", final=True)
+        raise AssertionError("it was over")
+
+    async def scenario() -> None:
+        first = [call("watch")]
+
+        def answer(_: ModelRequest) -> ScriptedTurn:
+            return first.pop() if first else say("I see.")
+
+        async with system(answer, watch) as it:
+            agent = await it.launch()
+            await agent.send("Watch")
+            told = await until_told(agent, "event: watch the last [final]")
+            assert [line for line in told if line.startswith(("result", "event"))] == [
+                "result: subscribed",
+                "event: watch offset 1",
+                "event: watch offset 2",
+                "event: watch made up",
+                "event: watch the last [final]",
+            ]
+            await it.wait_idle()
+            assert (await agent.state()).calls == ()
+            assert await it.store.read_effects() == []
+
+    run(scenario)
+
+
+def test_a_final_event_that_was_there_before_ends_the_subscription_all_the_same() -> None:
+    @tool(events="associative")
+    async def watch() -> AsyncGenerator[object, None]:
+        """Watch."""
+        yield "subscribed"
+        yield ToolEvent("one", "1")
+        yield ToolEvent("one", "1", final=True)
+
+    async def scenario() -> None:
+        first = [call("watch")]
+        async with system(lambda _: first.pop() if first else say("I see."), watch) as it:
+            agent = await it.launch()
+            await agent.send("Watch")
+            await until_told(agent, "event: watch one", "event: watch The subscription has ended. [final]")
+
+    run(scenario)
+
+
+class FullStore(FaultyStore):
+    """A store whose inboxes take no event for some times."""
+
+    def __init__(self, times: int) -> None:
+        super().__init__(MemoryStore())
+        self.times = times
+
+    async def put(self, messages: Sequence[InputMessage], now: int, **more: Any) -> list[Outcome]:
+        if any(isinstance(message.content, Event) for message in messages) and self.times > 0:
+            self.times -= 1
+            return [Outcome.FULL] * len(messages)
+        return await super().put(messages, now, **more)
+
+
+def test_a_subscription_waits_while_the_inbox_is_full_of_events() -> None:
+    yielded: list[int] = []
+    clock = ManualClock()
+
+    @tool(events="associative")
+    async def watch() -> AsyncGenerator[str, None]:
+        """Watch."""
+        yield "subscribed"
+        for number in range(2):
+            yielded.append(number)
+            yield f"event {number}"
+
+    async def scenario() -> None:
+        first = [call("watch")]
+        store = FullStore(3)
+        model = ScriptedModel(lambda _: first.pop() if first else say("I see."), clock=clock)
+        async with system(model, watch, store=store, clock=clock) as it:
+            agent = await it.launch()
+            await agent.send("Watch")
+            await until_told(agent, "says: I see.")
+            await settle()
+            assert yielded == [0]
+            await pass_time(clock, SECOND, step=50)
+            await until_told(agent, "event: watch event 0", "event: watch event 1")
+            assert store.times == 0
 
     run(scenario)
 

@@ -135,9 +135,14 @@ def test_a_bound_method_is_a_tool_of_its_object() -> None:
     assert asyncio.run(made("Monday")) == "ann: Monday"
 
 
-def test_events_of_a_subscription_go_into_the_thread_unless_they_get_their_own() -> None:
-    assert tool(watch).events == "associative"
-    assert tool(watch, events="threaded").events == "threaded"
+def test_events_of_a_subscription_get_threads_of_their_own_unless_they_go_into_the_thread() -> None:
+    assert tool(watch).events == "threaded"
+    assert tool(watch, events="associative").events == "associative"
+
+
+def test_a_subscription_may_be_resumable() -> None:
+    assert not tool(watch).resumable
+    assert tool(watch, resumable=True).resumable
 
 
 @pytest.mark.parametrize(
@@ -148,6 +153,7 @@ def test_events_of_a_subscription_go_into_the_thread_unless_they_get_their_own()
         (watch, {"passive": True}, "cannot be passive"),
         (build, {"inline": True, "deadline": 5}, "use timeout"),
         (build, {"events": "threaded"}, "an async generator"),
+        (build, {"resumable": True}, "only a subscription"),
         (watch, {"events": "sideways"}, '"associative" or "threaded"'),
         (build, {"timeout": 10, "deadline": 5}, "give it a longer deadline"),
     ],
