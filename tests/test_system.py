@@ -1,6 +1,7 @@
 """The front door: what a program that embeds the runtime sees of it."""
 
 import asyncio
+import json
 import random
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
@@ -533,5 +534,25 @@ def test_a31_c24_a_slice_of_a_thread_with_ten_thousand_items_costs_what_one_of_a
                 assert abs(other.written - one.written) < 64
             assert "read_log" not in old[2].asked
             assert old[2].read < 2_000
+
+    run(scenario)
+
+
+def test_an_event_that_is_sent_twice_under_its_id_is_one_message() -> None:
+    def event(**more: object) -> str:
+        origin = {"type": "subscription_event", "tool_call_id": "call_a"} | more
+        content = {"type": "toolresult", "id": "x", "content": [{"type": "text", "text": "news"}]}
+        return json.dumps({"content": content, "group_id": "t", "synthetic": origin})
+
+    async def scenario() -> None:
+        async with system([say("Hello.")], run=False) as it:
+            await it.step(['{"content": {"type": "text", "text": "Hello"}, "group_id": "t"}'])
+            same = event(event_id="e1", sequence=7)
+            assert (await it.step([same, same])).outcomes == (Outcome.ACCEPTED, Outcome.DUPLICATE)
+            assert (await it.step([same, event(event_id="e2")])).outcomes == (Outcome.DUPLICATE, Outcome.ACCEPTED)
+            assert (await it.step([event(), event()])).outcomes == (Outcome.ACCEPTED, Outcome.ACCEPTED)
+            for bad in ({"event_id": 5}, {"sequence": "7"}, {"sequence": -1}):
+                with pytest.raises(MalformedInput):
+                    await it.step([event(**bad)])
 
     run(scenario)

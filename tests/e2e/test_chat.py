@@ -169,6 +169,8 @@ def test_c39_a_person_answers_what_is_asked_by_its_number_and_says_everything_el
         talk.see("? When?", "    1  Now", "    2  Then", ">")
         talk.press("now\r")
         talk.see("! somebody answers: Now", ">")
+        talk.press("\x04")
+        assert talk.end() == 0
     history = done(folder, "threads", "history", "t", "--full")[1]
     assert "The answer: That" in history
     assert "The answer: Now" in history

@@ -329,7 +329,7 @@ def resume(thread: str, store: str, tenant: str) -> None:
 
 
 @threads.command()
-@_with_thread
+@with_thread
 def compact(thread: str, store: str, tenant: str) -> None:
     """Have a summary made of the beginning of a thread's history.
 
