@@ -29,7 +29,7 @@ from tests.store_conformance.scenario import (
     user,
 )
 
-ACCEPTED, DUPLICATE, HELD, CLOSED, UNKNOWN = Outcome
+ACCEPTED, DUPLICATE, HELD, CLOSED, UNKNOWN, FULL = Outcome
 
 
 def test_an_accepted_message_stands_in_the_inbox_as_it_was_put(open_store: StoreFactory) -> None:

@@ -464,7 +464,7 @@ def test_a_commit_makes_threads_and_gives_them_their_first_message(open_store: S
         row, old = await store.read_head("child"), await store.read_head("old")
         assert row is not None
         assert old is not None
-        assert (row.tenant, row.status, row.created, row.head) == ("x", "open", START + 3, b"head 0 of child")
+        assert (row.tenant, row.status, row.created, row.head) == ("", "open", START + 3, b"head 0 of child")
         assert old.head == b"head 0 of old"
         child = await claim_one(store)
         assert (child.thread_id, child.version, names(child.messages)) == ("child", 0, ["first"])

@@ -14,8 +14,9 @@ import pytest
 from hibernaut.codec import sha256
 from hibernaut.kernel.commit import NewThread, Outgoing, SliceCommit
 from hibernaut.messages.inputs import InputMessage, Timer, UserText
-from hibernaut.stores import arena, memory
+from hibernaut.stores import arena
 from hibernaut.stores.arena import Arena
+from hibernaut.stores.known import excluding, has, including
 from hibernaut.stores.memory import MemoryStore
 from hibernaut.stores.protocol import DEAD_AFTER, Owner
 
@@ -273,24 +274,24 @@ def test_a_set_of_digests_is_a_set_however_large_it_grows() -> None:
     known: bytes | bytearray = b""
     members: set[bytes] = set()
     for digest in digests:
-        assert not memory._has(known, digest)
-        known = memory._with(known, digest)
+        assert not has(known, digest)
+        known = including(known, digest)
         members.add(digest)
         if chance.random() < 0.3:
             gone = chance.choice(digests)
-            known = memory._without(known, gone)
+            known = excluding(known, gone)
             members.discard(gone)
         if len(members) % 97 == 0:
-            assert all(memory._has(known, one) == (one in members) for one in digests)
-    assert all(memory._has(known, one) == (one in members) for one in digests)
+            assert all(has(known, one) == (one in members) for one in digests)
+    assert all(has(known, one) == (one in members) for one in digests)
     assert len(known) < len(members) * 64
 
 
 def test_a_digest_is_found_only_where_one_begins() -> None:
     first, second, across = b"a" * 8 + b"b" * 8, b"c" * 8 + b"d" * 8, b"b" * 8 + b"c" * 8
-    known = memory._with(memory._with(b"", first), second)
-    assert memory._has(known, first)
-    assert memory._has(known, second)
-    assert not memory._has(known, across)
-    assert memory._without(known, across) == known
-    assert memory._has(memory._with(known, across), across)
+    known = including(including(b"", first), second)
+    assert has(known, first)
+    assert has(known, second)
+    assert not has(known, across)
+    assert excluding(known, across) == known
+    assert has(including(known, across), across)

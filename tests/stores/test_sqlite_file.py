@@ -11,8 +11,9 @@ from typing import Any
 import apsw
 import pytest
 
-from hibernaut.codec import sha256
+from hibernaut.codec import pack, sha256
 from hibernaut.errors import StoreCorrupt, StoreError, StoreFormatTooNew
+from hibernaut.kernel.commit import Effect
 from hibernaut.messages.inputs import UserText
 from hibernaut.stores.migrations import Migration, migrations
 from hibernaut.stores.protocol import Outcome, Owner
@@ -20,7 +21,9 @@ from hibernaut.stores.sqlite import SqliteStore, opening
 from tests.store_conformance.scenario import ANNA, START, after, everything, names, new_thread, user
 
 FIXTURES = Path(__file__).parent / "fixtures"
-SECOND = Migration(2, "second", "CREATE TABLE extra (value TEXT) STRICT; INSERT INTO extra VALUES ('x');", b"2" * 32)
+NEXT = Migration(
+    len(migrations()) + 1, "next", "CREATE TABLE extra (value TEXT) STRICT; INSERT INTO extra VALUES ('x');", b"2" * 32
+)
 
 
 async def opened_and_closed(path: Path) -> None:
@@ -388,10 +391,40 @@ def test_a_file_of_format_1_opens_for_ever(tmp_path: Path) -> None:
         assert message.message_id == "nul \0 and \\u0000"
         assert message.message.content == UserText("x" * 100)
         await store.commit(claim, after(claim))
+        rows = await store.list_threads(roots=True)
+        assert {(row.parent, row.root, row.asking) for row in rows} == {("", "", 0)}
+        assert len(rows) == 6
+        assert await store.delete("busy") == 1
+        assert await store.read_effects() == []
         await store.close()
 
     asyncio.run(main())
     asyncio.run(opened_and_closed(path))
+
+
+def test_a_cancellation_that_format_1_wrote_is_found(tmp_path: Path) -> None:
+    path = tmp_path / "agents.db"
+    shutil.copy(FIXTURES / "format-1.db", path)
+    cancel, work = (
+        Effect("call_1:cancel", "cancel", "call_1", "look_up"),
+        Effect("call_1", "invoke", "call_1", "look_up"),
+    )
+    odd = Effect("odd:cancel", "invoke", "odd:cancel", "look_up")
+    older = apsw.Connection(str(path))
+    engine, thread = older.execute("SELECT engine, thread FROM outbox LIMIT 1").fetchall()[0]
+    for effect in (cancel, work, odd):
+        older.execute(
+            "INSERT INTO outbox (state, engine, thread, created, request_id, effect) VALUES (1, ?, ?, 0, ?, ?)",
+            (engine, thread, effect.request_id, pack(effect)),
+        )
+    older.close()
+
+    async def main() -> None:
+        store = await SqliteStore.open(path)
+        assert [row.effect for row in await store.cancellations(ANNA)] == [cancel]
+        await store.close()
+
+    asyncio.run(main())
 
 
 def test_the_fixture_is_of_format_1() -> None:
@@ -406,25 +439,25 @@ def test_an_older_format_is_brought_up_to_date_and_the_older_version_then_refuse
     path = tmp_path / "agents.db"
     asyncio.run(make(path))
     known = migrations()
-    monkeypatch.setattr(opening, "migrations", lambda: (*known, SECOND))
+    monkeypatch.setattr(opening, "migrations", lambda: (*known, NEXT))
     asyncio.run(opened_and_closed(path))
     asyncio.run(opened_and_closed(path))
     raw = apsw.Connection(str(path))
     assert raw.execute("SELECT number, name, checksum FROM migration ORDER BY number").fetchall() == [
-        (step.number, step.name, step.checksum) for step in (*known, SECOND)
+        (step.number, step.name, step.checksum) for step in (*known, NEXT)
     ]
     assert raw.execute("SELECT value FROM extra").fetchall() == [("x",)]
     raw.close()
     monkeypatch.undo()
-    refused(path, StoreFormatTooNew, "has format 2")
+    refused(path, StoreFormatTooNew, f"has format {NEXT.number}")
 
 
 def test_a_step_that_fails_leaves_the_file_in_the_older_format(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "agents.db"
     asyncio.run(make(path))
     known = migrations()
-    failing = Migration(3, "third", "CREATE TABLE more (x); INSERT INTO missing VALUES (1);", b"")
-    monkeypatch.setattr(opening, "migrations", lambda: (*known, SECOND, failing))
+    failing = Migration(NEXT.number + 1, "third", "CREATE TABLE more (x); INSERT INTO missing VALUES (1);", b"")
+    monkeypatch.setattr(opening, "migrations", lambda: (*known, NEXT, failing))
     with pytest.raises(StoreError, match="no such table: missing"):
         asyncio.run(opened_and_closed(path))
     monkeypatch.undo()

@@ -19,12 +19,13 @@ _HEAD = struct.Struct("<QII")
 class Arena:
     """An append-only heap of records of two parts, in chains: each record knows the one before it in its chain."""
 
-    __slots__ = ("_end", "_segment", "_segments")
+    __slots__ = ("_end", "_forgotten", "_segment", "_segments")
 
     def __init__(self) -> None:
         self._segments: list[mmap.mmap] = []
         self._segment = mmap.mmap(-1, mmap.PAGESIZE)
         self._end = mmap.PAGESIZE
+        self._forgotten = 0
 
     def append(self, before: int, first: bytes, second: bytes) -> int:
         """Add a record to the chain that ends with `before` (0 begins one); return the new end."""
@@ -45,6 +46,16 @@ class Arena:
             end, first, second = _HEAD.unpack_from(segment, at)
             middle = at + _HEAD.size + first
             yield segment[at + _HEAD.size : middle], segment[middle : middle + second]
+
+    def forget(self, end: int) -> int:
+        """Count the records of a chain as not needed any more; return the bytes of their parts."""
+        sizes = [len(first) + len(second) for first, second in self.back(end)]
+        self._forgotten += sum(sizes) + len(sizes) * _HEAD.size
+        return sum(sizes)
+
+    def is_sparse(self) -> bool:
+        """Tell whether most of what is here, and more than a segment of it, is not needed any more."""
+        return self._forgotten > max(SEGMENT, len(self._segments) * SEGMENT // 2)
 
 
 def _mapping(size: int) -> mmap.mmap:

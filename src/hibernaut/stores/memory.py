@@ -13,7 +13,6 @@ import secrets
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from hashlib import blake2b
 from itertools import islice
 from operator import attrgetter
 
@@ -23,12 +22,18 @@ from hibernaut.codec import pack
 from hibernaut.errors import StaleClaim
 from hibernaut.kernel.commit import Blob, NewThread, SliceCommit
 from hibernaut.kernel.head import Status
-from hibernaut.messages.inputs import RESULT, USER, Delivered, InputMessage, encode_input, urgency
+from hibernaut.messages.inputs import EVENT, RESULT, USER, Delivered, InputMessage, encode_input, urgency
 from hibernaut.stores.arena import Arena
+from hibernaut.stores.known import digest_of as _digest
+from hibernaut.stores.known import excluding as _without
+from hibernaut.stores.known import has as _has
+from hibernaut.stores.known import including as _with
+from hibernaut.stores.letters import SHORT, LongInbox
+from hibernaut.stores.memory_trees import MemoryTrees
 from hibernaut.stores.owners import certainly_gone, process_name
 from hibernaut.stores.protocol import (
-    CLAIM_MESSAGES,
     DEAD_AFTER,
+    MOST_WAITING,
     URGENCY_PENALTY,
     Claim,
     EffectRow,
@@ -37,11 +42,7 @@ from hibernaut.stores.protocol import (
     Owner,
     ThreadRow,
 )
-
-_PACKED = 256 * 16
-"""Bytes of digests that are searched from end to end (about a microsecond); more are kept as a hash table."""
-
-_FREE, _REMOVED = b"\x00" * 16, b"\xff" * 16
+from hibernaut.stores.trees import Trees
 
 _SLACK = 64
 """Outdated entries that the queues may hold beside as many as there are current ones."""
@@ -55,6 +56,9 @@ class _Letter(msgspec.Struct, gc=False, eq=False):
     due: int
     urgency: int
     deferred: bool = False
+
+
+_Inbox = list[_Letter] | LongInbox[_Letter] | None
 
 
 class _Engine(msgspec.Struct, eq=False):
@@ -91,7 +95,7 @@ class _Thread(msgspec.Struct, gc=False, eq=False):
     known: bytes | bytearray = b""
     """Digests of the ids of all messages accepted so far, but for the dropped ones."""
     status: Status = "open"
-    inbox: list[_Letter] | None = None
+    inbox: _Inbox = None
     effects: tuple[str, ...] = ()
     token: int = 0
     tries: int = 0
@@ -102,27 +106,21 @@ class _Thread(msgspec.Struct, gc=False, eq=False):
     wake: _Wake | None = None
     """None while there is nothing to do, or while a living engine has the claim."""
 
-    def row(self) -> ThreadRow:
-        waiting = len(self.inbox or ())
-        return ThreadRow(self.thread_id, self.tenant, self.status, self.head, self.created, self.updated, waiting)
-
     def is_woken_by(self, letter: _Letter) -> bool:
         return self.status == "open" or letter.urgency == USER
 
     def hand_over(self, now: int) -> tuple[Delivered, ...]:
-        """Return what a claim gives: of too many, above all those that woke the thread, or they might never come."""
-        letters = [letter for letter in self.inbox or () if letter.due <= now or letter.deferred]
-        if len(letters) > CLAIM_MESSAGES:
-            order = sorted(range(len(letters)), key=lambda n: letters[n].due > now or not self.is_woken_by(letters[n]))
-            letters = [letters[n] for n in sorted(order[:CLAIM_MESSAGES])]
-        return _delivered(letters)
+        """Return what a claim gives. A short inbox never holds too many for one."""
+        if isinstance(self.inbox, LongInbox):
+            return _delivered(self.inbox.hand_over(now, is_open=self.status == "open"))
+        return _delivered(letter for letter in self.inbox or () if letter.due <= now or letter.deferred)
 
 
 _Entry = tuple[int, int, _Thread]
 """Moment or rank, ticket, thread."""
 
 
-class MemoryStore:
+class MemoryStore(MemoryTrees):
     """Keeps threads in this process. See the module's text."""
 
     def __init__(self) -> None:
@@ -139,6 +137,11 @@ class MemoryStore:
         self._news: list[tuple[str, int]] = []
         self._bytes = 0
         self._arena = Arena()
+        self._trees = Trees()
+        self._asking: dict[str, int] = {}
+        self._cancels: dict[str, str] = {}
+        """The calls that "cancel" effects are about, by the effects' request ids."""
+        self._first_token = 0
         self._secret = secrets.token_bytes(32)
         self._process = process_name(os.getpid())
 
@@ -176,7 +179,8 @@ class MemoryStore:
             raise StaleClaim(f"{thread.thread_id!r} has version {thread.version}; {commit.version} does not follow it")
         at = commit.at
         head = _exact(commit.head)
-        inbox = {letter.message.message_id: letter for letter in thread.inbox or ()}
+        inbox = _named(thread.inbox, commit)
+        found = tuple(inbox)
         learned = [_digest(name) for name in commit.consumed if inbox.pop(name, None) is None]
         forgotten = [_digest(name) for name in commit.dropped if inbox.pop(name, None) is not None]
         deferred = [(inbox[name], moment) for name, moment in commit.deferred if name in inbox]
@@ -190,9 +194,10 @@ class MemoryStore:
         thread.version = commit.version
         self._bytes += len(head) - len(thread.head) + len(commit.page) + len(commit.receipt)
         thread.head = head
-        thread.status = commit.status
+        self._set_status(thread, commit.status)
+        self._ask(thread, commit.asking)
         thread.updated = at
-        thread.inbox = list(inbox.values()) or None
+        thread.inbox = _changed(thread.inbox, found, inbox, deferred)
         for digest in learned:
             if not _has(thread.known, digest):
                 thread.known = _with(thread.known, digest)
@@ -200,13 +205,11 @@ class MemoryStore:
         for digest in forgotten:
             thread.known = _without(thread.known, digest)
             self._bytes -= len(digest)
-        for letter, moment in deferred:
-            letter.due, letter.deferred = moment, True
         for request_id in commit.settled:
             self._settle(request_id)
         for request_id, row in owed:
             self._owe(thread, owner, request_id, row)
-        self._add(made)
+        self._add(made, thread.tenant)
         thread.continues = at if commit.continues else None
         thread.not_before = 0
         thread.tries = 1 if keep else 0
@@ -215,7 +218,7 @@ class MemoryStore:
             thread.owner = None
         self._schedule(thread, at)
         for letter, digest in letters:
-            self._deliver(letter, digest, at)
+            self._deliver(letter, digest, at, sent=True)
         self._tell()
 
     async def release(self, claim: Claim, not_before: int = 0) -> None:
@@ -283,7 +286,7 @@ class MemoryStore:
 
     async def read_head(self, thread_id: str) -> ThreadRow | None:
         thread = self._threads.get(thread_id)
-        return None if thread is None else thread.row()
+        return None if thread is None else self._row(thread)
 
     async def read_log(self, thread_id: str, after: int = 0, limit: int = 0) -> list[LogRow]:
         thread = self._threads.get(thread_id)
@@ -310,16 +313,30 @@ class MemoryStore:
     async def read_blob(self, digest: bytes) -> bytes | None:
         return self._blobs.get(digest)
 
+    async def cancellations(self, owner: Owner) -> list[EffectRow]:
+        return [
+            self._effects[request_id]
+            for request_id, call_id in self._cancels.items()
+            if (work := self._effects.get(call_id)) is not None and work.owner == owner.engine_id
+        ]
+
     async def list_threads(
-        self, tenant: str | None = None, *, limit: int = 100, before: tuple[int, str] | None = None
+        self,
+        tenant: str | None = None,
+        *,
+        limit: int = 100,
+        before: tuple[int, str] | None = None,
+        roots: bool = False,
     ) -> list[ThreadRow]:
         age = attrgetter("updated", "thread_id")
         found = (
             thread
             for thread in self._threads.values()
-            if (tenant is None or thread.tenant == tenant) and (before is None or age(thread) < before)
+            if (tenant is None or thread.tenant == tenant)
+            and (before is None or age(thread) < before)
+            and not (roots and not self._trees.is_root(thread.thread_id))
         )
-        return [thread.row() for thread in heapq.nlargest(limit, found, age)]
+        return [self._row(thread) for thread in heapq.nlargest(limit, found, age)]
 
     async def secret(self) -> bytes:
         return self._secret
@@ -344,17 +361,23 @@ class MemoryStore:
     async def close(self) -> None:
         """Do nothing: what is kept stays for whoever still holds the store."""
 
-    def _add(self, made: Iterable[tuple[_Thread, bytes, bytes]]) -> None:
-        for thread, digest, config in made:
+    def _add(self, made: Iterable[tuple[_Thread, bytes, bytes, str]], tenant: str | None = None) -> None:
+        for thread, digest, config, parent in made:
             if self._threads.setdefault(thread.thread_id, thread) is thread:
                 self._bytes += len(thread.head)
-                self._keep(self._configs, digest, config)
+                thread.token = self._first_token
+                thread.tenant = thread.tenant if tenant is None else tenant
+                if config:
+                    self._keep(self._configs, digest, config)
+                if parent in self._threads and parent != thread.thread_id:
+                    thread.tenant = self._threads[parent].tenant
+                    self._trees.add(thread.thread_id, parent)
 
     def _keep(self, shelf: dict[bytes, bytes], digest: bytes, data: bytes) -> None:
         if shelf.setdefault(digest, data) is data:
             self._bytes += len(data)
 
-    def _deliver(self, letter: _Letter, digest: bytes, now: int) -> Outcome:
+    def _deliver(self, letter: _Letter, digest: bytes, now: int, *, sent: bool = False) -> Outcome:
         thread = self._threads.get(letter.message.thread_id)
         if thread is None:
             return Outcome.UNKNOWN
@@ -362,12 +385,18 @@ class MemoryStore:
             return Outcome.DUPLICATE
         if thread.status == "closed":
             return Outcome.CLOSED
-        thread.known = _with(thread.known, digest)
-        self._bytes += len(digest)
         if thread.inbox is None:
             thread.inbox = [letter]
-        else:
+        elif len(thread.inbox) < SHORT:
             thread.inbox.append(letter)
+        elif len(thread.inbox) >= MOST_WAITING and letter.urgency == EVENT and not sent:
+            return Outcome.FULL
+        else:
+            if not isinstance(thread.inbox, LongInbox):
+                thread.inbox = LongInbox(thread.inbox)
+            thread.inbox.append(letter)
+        thread.known = _with(thread.known, digest)
+        self._bytes += len(digest)
         if not thread.is_woken_by(letter):
             return Outcome.HELD
         if self._hints:
@@ -391,7 +420,10 @@ class MemoryStore:
             return
         if thread.status == "closed" or not (thread.owner is None or thread.owner.silent):
             return
-        places = [(letter.due, letter.urgency) for letter in thread.inbox or () if thread.is_woken_by(letter)]
+        if isinstance(thread.inbox, LongInbox):
+            places = thread.inbox.first_of_each(is_open=thread.status == "open")
+        else:
+            places = [(letter.due, letter.urgency) for letter in thread.inbox or () if thread.is_woken_by(letter)]
         if thread.continues is not None:
             places.append((thread.continues, RESULT))
         if places:
@@ -504,12 +536,19 @@ class MemoryStore:
             self._effects[request_id] = row
             owner.effects[request_id] = None
             thread.effects = (*thread.effects, request_id)
+            if row.effect.kind == "cancel":
+                self._cancels[request_id] = row.effect.call_id
 
     def _settle(self, request_id: str) -> None:
-        if (row := self._effects.pop(request_id, None)) is not None:
+        if (row := self._drop_effect(request_id)) is not None:
             thread = self._threads[row.thread_id]
             thread.effects = tuple(other for other in thread.effects if other != request_id)
+
+    def _drop_effect(self, request_id: str) -> EffectRow | None:
+        if (row := self._effects.pop(request_id, None)) is not None:
+            self._cancels.pop(request_id, None)
             self._let_go(row)
+        return row
 
     def _let_go(self, row: EffectRow) -> None:
         if (engine := self._engines.get(row.owner)) is not None:
@@ -521,13 +560,33 @@ def _exact(data: bytes) -> bytes:
     return memoryview(data).tobytes()
 
 
-def _new(new: NewThread) -> tuple[_Thread, bytes, bytes]:
+def _new(new: NewThread) -> tuple[_Thread, bytes, bytes, str]:
     thread = _Thread(new.thread_id, sys.intern(new.tenant), _exact(new.head), new.created, new.created)
-    return thread, new.config, _exact(new.config_body)
+    return thread, new.config, _exact(new.config_body), new.parent
 
 
 def _letter(message: InputMessage, now: int, due: int) -> tuple[_Letter, bytes]:
     return _Letter(message, now, due or now, urgency(message.content)), _digest(message.message_id)
+
+
+def _named(inbox: _Inbox, commit: SliceCommit) -> dict[str, _Letter]:
+    """Return the messages that a commit names; of a short inbox, all."""
+    if isinstance(inbox, LongInbox):
+        return inbox.find(commit.consumed, commit.dropped, [name for name, _ in commit.deferred])
+    return {letter.message.message_id: letter for letter in inbox or ()}
+
+
+def _changed(
+    inbox: _Inbox, named: Iterable[str], left: dict[str, _Letter], deferred: Iterable[tuple[_Letter, int]]
+) -> _Inbox:
+    """Return an inbox as a commit leaves it: of those that were named, some are left, and some of these deferred."""
+    if isinstance(inbox, LongInbox):
+        for letter, moment in deferred:
+            inbox.defer(letter, moment)
+        return inbox.remove([name for name in named if name not in left])
+    for letter, moment in deferred:
+        letter.due, letter.deferred = moment, True
+    return list(left.values()) or None
 
 
 def _is_current(entry: _Entry) -> bool:
@@ -537,66 +596,3 @@ def _is_current(entry: _Entry) -> bool:
 
 def _delivered(letters: Iterable[_Letter]) -> tuple[Delivered, ...]:
     return tuple([Delivered(letter.message.message_id, letter.accepted, letter.message) for letter in letters])
-
-
-# Sets of message ids, as the 16-byte digests of their members: packed while they are few, then an open hash table
-# whose first cell counts the cells that were ever taken.
-
-
-def _digest(message_id: str) -> bytes:
-    return blake2b(message_id.encode(), digest_size=16).digest()
-
-
-def _cell(known: bytes | bytearray, digest: bytes) -> int:
-    """Return where a digest stands, or -1; in a table instead where it would stand, the free cell."""
-    if isinstance(known, bytes):
-        at = known.find(digest)
-        while at % 16 and at > 0:
-            at = known.find(digest, at + 1)
-        return at
-    at = 16 + int.from_bytes(digest[:8], "big") % (len(known) // 16 - 1) * 16
-    while known[at : at + 16] not in (digest, _FREE):
-        at += 16
-        if at == len(known):
-            at = 16
-    return at
-
-
-def _has(known: bytes | bytearray, digest: bytes) -> bool:
-    at = _cell(known, digest)
-    return at >= 0 and (isinstance(known, bytes) or known[at : at + 16] == digest)
-
-
-def _with(known: bytes | bytearray, digest: bytes) -> bytes | bytearray:
-    if isinstance(known, bytes):
-        if len(known) < _PACKED:
-            return known + digest
-        known = _table(known)
-    taken = int.from_bytes(known[:16], "big") + 1
-    if taken * 16 > len(known) * 3 // 4:
-        known = _table(bytes(known[16:]))
-        taken = int.from_bytes(known[:16], "big") + 1
-    at = _cell(known, digest)
-    known[at : at + 16] = digest
-    known[:16] = taken.to_bytes(16, "big")
-    return known
-
-
-def _without(known: bytes | bytearray, digest: bytes) -> bytes | bytearray:
-    at = _cell(known, digest)
-    if isinstance(known, bytes):
-        return known[:at] + known[at + 16 :] if at >= 0 else known
-    if known[at : at + 16] == digest:
-        known[at : at + 16] = _REMOVED
-    return known
-
-
-def _table(cells: bytes) -> bytearray:
-    """Return a table that is about half full of the digests in these cells."""
-    digests = [cell for n in range(0, len(cells), 16) if (cell := cells[n : n + 16]) not in (_FREE, _REMOVED)]
-    table = bytearray(16 + len(digests) * 32)
-    for digest in digests:
-        at = _cell(table, digest)
-        table[at : at + 16] = digest
-    table[:16] = len(digests).to_bytes(16, "big")
-    return table

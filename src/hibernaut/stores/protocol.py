@@ -43,6 +43,15 @@ class Outcome(Enum):
     """The thread is closed. Nothing changed."""
     UNKNOWN = "unknown"
     """There is no such thread. Nothing changed."""
+    FULL = "full"
+    """The inbox is full of events. Nothing changed; the sender may try again later."""
+
+
+MOST_WAITING = 10_000
+"""Messages in an inbox from which on it takes no more events from the door.
+
+What people say, results and upkeep are always taken, and so is what a commit sends: nobody would send it again.
+"""
 
 
 class Owner(msgspec.Struct, frozen=True):
@@ -68,7 +77,10 @@ class Claim(msgspec.Struct, frozen=True):
     version: int
     head: bytes
     messages: tuple[Delivered, ...]
-    """All due messages and all deferred ones, in the order they were stored; at most `CLAIM_MESSAGES`."""
+    """All due messages and all deferred ones, in the order they were stored; at most `CLAIM_MESSAGES`.
+
+    Of too many: above all those that wake the thread, or they might never come, then the oldest deferred ones.
+    """
 
 
 CLAIM_MESSAGES = 256
@@ -94,6 +106,12 @@ class ThreadRow(msgspec.Struct, frozen=True):
     updated: int
     waiting: int
     """Messages in its inbox, due or not."""
+    parent: str = ""
+    """The thread that made it; "" for a root."""
+    root: str = ""
+    """The thread at the top of its tree; "" for a root."""
+    asking: int = 0
+    """Questions of it that wait for a person."""
 
 
 EffectState = Literal["pending", "sent", "accepted"]
@@ -119,7 +137,8 @@ class Store(Protocol):
     async def create(self, threads: Sequence[NewThread], messages: Sequence[InputMessage], now: int) -> list[Outcome]:
         """Make the threads that do not exist yet, then put the messages, all in one transaction.
 
-        A thread that exists already is left as it is (its tenant too).
+        A thread that exists already is left as it is (its tenant too). One whose parent is there belongs to its
+        parent's tree and tenant; a parent that is not there is none.
         """
         ...
 
@@ -213,6 +232,10 @@ class Store(Protocol):
         """Return the outbox, of one thread or of all, oldest first."""
         ...
 
+    async def cancellations(self, owner: Owner) -> list[EffectRow]:
+        """Return the "cancel" effects of calls that this owner works on: it holds their "invoke", which is not over."""
+        ...
+
     async def read_config(self, digest: bytes) -> bytes | None:
         """Return a launch configuration by its digest."""
         ...
@@ -222,9 +245,47 @@ class Store(Protocol):
         ...
 
     async def list_threads(
-        self, tenant: str | None = None, *, limit: int = 100, before: tuple[int, str] | None = None
+        self,
+        tenant: str | None = None,
+        *,
+        limit: int = 100,
+        before: tuple[int, str] | None = None,
+        roots: bool = False,
     ) -> list[ThreadRow]:
-        """Return threads, the last updated first; `before` = (updated, thread_id) of the last row seen."""
+        """Return threads, the last updated first; `before` = (updated, thread_id) of the last row seen.
+
+        With `roots`, only those without a parent.
+        """
+        ...
+
+    async def list_asking(
+        self, tenant: str | None = None, *, root: str | None = None, limit: int = 100
+    ) -> list[ThreadRow]:
+        """Return threads (of one tree, if given) that wait for a person's answer, the longest untouched first."""
+        ...
+
+    async def read_tree(self, root: str, *, living: bool = False) -> list[ThreadRow]:
+        """Return a root and all its descendants in the order they were made; `living`: without the closed ones."""
+        ...
+
+    async def count_living(self, root: str) -> int:
+        """Return how many descendants of a root are not closed. Cheap: it is asked before a thread is made."""
+        ...
+
+    async def delete(self, root: str) -> int:
+        """Remove a root with all its descendants and whatever belongs to them; return how many threads went.
+
+        Blobs and configurations go too, unless what is left refers to them. A claim on one of the threads is lost. A
+        thread that is made again under one of the names starts from nothing. What is no root is left as it is.
+        """
+        ...
+
+    async def prune(self, before: int, *, tenant: str | None = None) -> int:
+        """Remove what is over: threads that are closed and were last updated before that moment; return how many.
+
+        Each goes only with all its descendants, of which none may be open, be younger, or have a question or an
+        effect left; and under a closed root all go together, or none.
+        """
         ...
 
     async def secret(self) -> bytes:

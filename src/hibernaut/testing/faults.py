@@ -105,6 +105,9 @@ class FaultyStore:
     async def read_effects(self, thread_id: str | None = None) -> list[EffectRow]:
         return await self._perform("read_effects", lambda: self._inner.read_effects(thread_id))
 
+    async def cancellations(self, owner: Owner) -> list[EffectRow]:
+        return await self._perform("cancellations", lambda: self._inner.cancellations(owner))
+
     async def read_config(self, digest: bytes) -> bytes | None:
         return await self._perform("read_config", lambda: self._inner.read_config(digest))
 
@@ -112,9 +115,33 @@ class FaultyStore:
         return await self._perform("read_blob", lambda: self._inner.read_blob(digest))
 
     async def list_threads(
-        self, tenant: str | None = None, *, limit: int = 100, before: tuple[int, str] | None = None
+        self,
+        tenant: str | None = None,
+        *,
+        limit: int = 100,
+        before: tuple[int, str] | None = None,
+        roots: bool = False,
     ) -> list[ThreadRow]:
-        return await self._perform("list_threads", lambda: self._inner.list_threads(tenant, limit=limit, before=before))
+        return await self._perform(
+            "list_threads", lambda: self._inner.list_threads(tenant, limit=limit, before=before, roots=roots)
+        )
+
+    async def list_asking(
+        self, tenant: str | None = None, *, root: str | None = None, limit: int = 100
+    ) -> list[ThreadRow]:
+        return await self._perform("list_asking", lambda: self._inner.list_asking(tenant, root=root, limit=limit))
+
+    async def read_tree(self, root: str, *, living: bool = False) -> list[ThreadRow]:
+        return await self._perform("read_tree", lambda: self._inner.read_tree(root, living=living))
+
+    async def count_living(self, root: str) -> int:
+        return await self._perform("count_living", lambda: self._inner.count_living(root))
+
+    async def delete(self, root: str) -> int:
+        return await self._perform("delete", lambda: self._inner.delete(root))
+
+    async def prune(self, before: int, *, tenant: str | None = None) -> int:
+        return await self._perform("prune", lambda: self._inner.prune(before, tenant=tenant))
 
     async def stored_bytes(self) -> int:
         return await self._perform("stored_bytes", self._inner.stored_bytes)

@@ -12,9 +12,12 @@ FROM thread WHERE thread_id = ?1;
 -- name: find_claimed
 SELECT id, lane, version, status, continues FROM thread WHERE thread_id = ?1 AND token = ?2 AND lane > 0;
 
+-- name: find_parent
+SELECT id, coalesce(root, id), tenant FROM thread WHERE thread_id = ?1;
+
 -- name: add_thread
-INSERT INTO thread (thread_id, tenant, created, updated) VALUES (?1, ?2, ?3, ?3)
-ON CONFLICT DO NOTHING RETURNING id;
+INSERT INTO thread (thread_id, tenant, created, updated, parent, root, token)
+VALUES (?1, ?2, ?3, ?3, ?4, ?5, (SELECT token FROM deleted)) ON CONFLICT DO NOTHING RETURNING id;
 
 -- name: add_head
 INSERT INTO head (thread, head) VALUES (?1, ?2);
@@ -54,8 +57,18 @@ UPDATE inbox SET rank = rank - due + ?4, due = ?4, deferred = 1
 WHERE place = (SELECT place FROM known WHERE thread = ?1 AND digest = ?2) AND message_id = ?3;
 
 -- name: moments
+-- The first messages of an inbox; beyond the first 64 places, `far_moments` has the first of each urgency.
+SELECT due, rank, urgency FROM inbox WHERE place > ?1 << 32 AND place < (?1 + 1) << 32 ORDER BY place LIMIT ?2;
+
+-- name: far_moments
 SELECT due, rank, urgency FROM inbox
-WHERE place > ?1 << 32 AND place < (?1 + 1) << 32 AND (urgency = 0 OR ?2) LIMIT ?3;
+WHERE place >> 32 = ?1 AND (place & 4294967295) > 64 AND urgency = ?2 ORDER BY due LIMIT 1;
+
+-- name: first_place
+SELECT min(place) FROM inbox WHERE place > ?1 << 32 AND place < (?1 + 1) << 32;
+
+-- name: count_waiting
+SELECT count(*) FROM (SELECT 1 FROM inbox WHERE place > ?1 << 32 AND place < (?1 + 1) << 32 LIMIT ?2);
 
 -- name: first_messages
 -- The messages of many threads, as far as they stand in the first ?3 places.
@@ -67,15 +80,19 @@ WHERE place > value << 32 AND place <= (value << 32) + ?3 AND (due <= ?2 OR defe
 SELECT value FROM carray(?1)
 WHERE EXISTS (SELECT 1 FROM inbox WHERE place > (value << 32) + ?2 AND place < (value + 1) << 32);
 
--- name: due_messages
-SELECT message_id, accepted, body FROM inbox
-WHERE place > ?1 << 32 AND place < (?1 + 1) << 32 AND (due <= ?2 OR deferred)
-ORDER BY place LIMIT ?3;
+-- name: near_places
+-- What a claim may hand over from the first 64 places.
+SELECT place, due, urgency FROM inbox
+WHERE place > ?1 << 32 AND place <= (?1 << 32) + 64 AND (due <= ?2 OR deferred) ORDER BY place;
 
--- name: due_places
-SELECT place, due <= ?2 AND (urgency = 0 OR ?3) FROM inbox
-WHERE place > ?1 << 32 AND place < (?1 + 1) << 32 AND (due <= ?2 OR deferred)
-ORDER BY place;
+-- name: far_due_places
+SELECT place, due, urgency FROM inbox
+WHERE place >> 32 = ?1 AND (place & 4294967295) > 64 AND urgency = ?2 AND due <= ?3 ORDER BY due, place LIMIT ?4;
+
+-- name: far_deferred_places
+SELECT place, due, urgency FROM inbox
+WHERE place > (?1 << 32) + 64 AND place < (?1 + 1) << 32 AND deferred = 1 AND (place & 4294967295) > 64
+ORDER BY place LIMIT ?2;
 
 -- name: messages_at
 SELECT message_id, accepted, body FROM inbox WHERE place IN carray(?1) ORDER BY place;
@@ -88,7 +105,8 @@ UPDATE thread SET lane = ?2, rank = ?3, wake = ?4 WHERE id = ?1;
 
 -- name: finish_commit
 UPDATE thread
-SET lane = ?2, rank = ?3, wake = ?4, version = ?5, status = ?6, tries = ?7, updated = ?8, continues = ?9
+SET lane = ?2, rank = ?3, wake = ?4, version = ?5, status = ?6, tries = ?7, updated = ?8, continues = ?9,
+    asking = ?10
 WHERE id = ?1;
 
 -- name: overdue
@@ -166,7 +184,8 @@ AND NOT EXISTS (SELECT 1 FROM outbox WHERE outbox.engine = engine.id AND state <
 -- The outbox
 
 -- name: add_effect
-INSERT INTO outbox (engine, thread, created, request_id, effect) VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT DO NOTHING;
+INSERT INTO outbox (engine, thread, created, request_id, effect, cancels) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+ON CONFLICT DO NOTHING;
 
 -- name: start_effect
 UPDATE outbox SET state = 1
@@ -190,7 +209,9 @@ UPDATE outbox SET engine = ?2 WHERE id = ?1;
 
 -- name: read_thread
 SELECT thread_id, tenant, status, head, created, updated,
-    (SELECT count(*) FROM inbox WHERE place > thread.id << 32 AND place < (thread.id + 1) << 32)
+    (SELECT count(*) FROM inbox WHERE place > thread.id << 32 AND place < (thread.id + 1) << 32),
+    (SELECT thread_id FROM thread AS other WHERE other.id = thread.parent),
+    (SELECT thread_id FROM thread AS other WHERE other.id = thread.root), asking
 FROM thread JOIN head ON head.thread = thread.id WHERE thread_id = ?1;
 
 -- name: read_log
@@ -215,6 +236,13 @@ SELECT outbox.id, effect, thread_id, state, engine_id, outbox.created
 FROM thread JOIN outbox ON outbox.thread = thread.id LEFT JOIN engine ON engine.id = outbox.engine
 WHERE thread_id = ?1 ORDER BY outbox.id;
 
+-- name: cancellations
+-- An "invoke" has the id of its call.
+SELECT outbox.id, outbox.effect, thread_id, outbox.state, engine_id, outbox.created
+FROM outbox INDEXED BY outbox_cancels JOIN outbox AS work ON work.request_id = outbox.cancels
+JOIN thread ON thread.id = outbox.thread LEFT JOIN engine ON engine.id = outbox.engine
+WHERE outbox.cancels IS NOT NULL AND work.engine = (SELECT id FROM engine WHERE engine_id = ?1) ORDER BY outbox.id;
+
 -- name: read_config
 SELECT body FROM config WHERE digest = ?1;
 
@@ -222,20 +250,127 @@ SELECT body FROM config WHERE digest = ?1;
 SELECT data FROM blob WHERE digest = ?1;
 
 -- name: next_tenant
-SELECT min(tenant) FROM thread WHERE tenant > ?1;
+SELECT min(tenant) FROM thread WHERE root IS NULL AND tenant > ?1;
 
 -- name: first_tenant
-SELECT min(tenant) FROM thread;
+-- A tree has the tenant of its root.
+SELECT min(tenant) FROM thread WHERE root IS NULL;
 
--- name: list_tenant
+-- name: list_roots
 SELECT updated, thread_id, id FROM thread
-WHERE tenant = ?1 AND updated <= ?2 AND updated >= ?4 AND (updated, thread_id) < (?2, ?3)
+WHERE root IS NULL AND tenant = ?1 AND updated <= ?2 AND updated >= ?4 AND (updated, thread_id) < (?2, ?3)
+ORDER BY updated DESC, thread_id DESC LIMIT ?5;
+
+-- name: list_descendants
+SELECT updated, thread_id, id FROM thread
+WHERE root IS NOT NULL AND tenant = ?1 AND updated <= ?2 AND updated >= ?4 AND (updated, thread_id) < (?2, ?3)
 ORDER BY updated DESC, thread_id DESC LIMIT ?5;
 
 -- name: read_threads
 SELECT thread_id, tenant, status, head, created, updated,
-    (SELECT count(*) FROM inbox WHERE place > thread.id << 32 AND place < (thread.id + 1) << 32)
+    (SELECT count(*) FROM inbox WHERE place > thread.id << 32 AND place < (thread.id + 1) << 32),
+    (SELECT thread_id FROM thread AS other WHERE other.id = thread.parent),
+    (SELECT thread_id FROM thread AS other WHERE other.id = thread.root), asking
 FROM thread JOIN head ON head.thread = thread.id WHERE id IN carray(?1) ORDER BY updated DESC, thread_id DESC;
+
+-- name: read_in_order
+SELECT id, thread_id, tenant, status, head, created, updated,
+    (SELECT count(*) FROM inbox WHERE place > thread.id << 32 AND place < (thread.id + 1) << 32),
+    (SELECT thread_id FROM thread AS other WHERE other.id = thread.parent),
+    (SELECT thread_id FROM thread AS other WHERE other.id = thread.root), asking
+FROM thread JOIN head ON head.thread = thread.id WHERE id IN carray(?1);
+
+-- name: asking
+SELECT id FROM thread WHERE asking > 0 ORDER BY updated, thread_id LIMIT ?1;
+
+-- name: asking_of_tenant
+SELECT id FROM thread WHERE asking > 0 AND tenant = ?1 ORDER BY updated, thread_id LIMIT ?2;
+
+-- name: asking_of_tree
+SELECT id FROM (
+    SELECT id, updated, thread_id FROM thread
+    WHERE thread_id = ?1 AND root IS NULL AND asking > 0 AND (?2 IS NULL OR tenant = ?2)
+    UNION ALL
+    SELECT id, updated, thread_id FROM thread INDEXED BY thread_asking_of_tree
+    WHERE root = (SELECT id FROM thread WHERE thread_id = ?1) AND asking > 0 AND (?2 IS NULL OR tenant = ?2)
+) ORDER BY updated, thread_id LIMIT ?3;
+
+
+-- Trees
+
+-- name: find_root
+SELECT id, status FROM thread WHERE thread_id = ?1 AND root IS NULL;
+
+-- name: descendants
+SELECT id FROM thread WHERE root = ?1 ORDER BY id;
+
+-- name: living_descendants
+SELECT id FROM thread WHERE root = ?1 AND status < 3 ORDER BY id;
+
+-- name: count_living
+SELECT count(*) FROM thread WHERE root = (SELECT id FROM thread WHERE thread_id = ?1) AND status < 3;
+
+-- name: trees_with_closed
+SELECT DISTINCT coalesce(root, id) FROM thread WHERE status = 3 AND updated < ?1 AND (?2 IS NULL OR tenant = ?2);
+
+-- name: members
+-- Whether each is closed, and whether it might go.
+SELECT id, parent, status = 3, status = 3 AND updated < ?2 AND asking = 0
+    AND NOT EXISTS (SELECT 1 FROM outbox WHERE outbox.thread = thread.id)
+FROM thread WHERE id = ?1
+UNION ALL
+SELECT id, parent, status = 3, status = 3 AND updated < ?2 AND asking = 0
+    AND NOT EXISTS (SELECT 1 FROM outbox WHERE outbox.thread = thread.id)
+FROM thread WHERE root = ?1
+ORDER BY 1;
+
+-- name: heads_after
+SELECT thread, head FROM head WHERE thread > ?1 ORDER BY thread LIMIT ?2;
+
+-- name: inbox_after
+SELECT place, body FROM inbox WHERE place > ?1 AND place < ?2 AND instr(body, x'C420') ORDER BY place LIMIT ?3;
+
+-- name: log_after
+SELECT place, page FROM log WHERE place > ?1 AND place < ?2 AND instr(page, x'C420') ORDER BY place LIMIT ?3;
+
+-- name: has_blobs
+SELECT EXISTS (SELECT 1 FROM blob);
+
+-- name: blobs_of
+SELECT digest FROM blob WHERE digest IN carray(?1);
+
+-- name: configs_of
+SELECT digest FROM config WHERE digest IN carray(?1);
+
+-- name: delete_blob
+DELETE FROM blob WHERE digest = ?1;
+
+-- name: delete_config
+DELETE FROM config WHERE digest = ?1;
+
+-- name: raise_tokens
+UPDATE deleted SET token = max(token, (SELECT max(token) FROM thread WHERE id IN carray(?1)));
+
+-- name: delete_threads
+DELETE FROM thread WHERE id IN carray(?1);
+
+-- name: delete_heads
+DELETE FROM head WHERE thread IN carray(?1);
+
+-- name: delete_effects
+DELETE FROM outbox WHERE thread IN carray(?1);
+
+-- name: delete_known
+DELETE FROM known WHERE thread = ?1;
+
+-- name: delete_inbox
+DELETE FROM inbox WHERE place > ?1 << 32 AND place < (?1 + 1) << 32;
+
+-- name: delete_log
+DELETE FROM log WHERE place > ?1 << 32 AND place < (?1 + 1) << 32;
+
+
+-- The store itself
 
 -- name: read_meta
 SELECT value FROM meta WHERE name = ?1;

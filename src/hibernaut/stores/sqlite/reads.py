@@ -48,7 +48,9 @@ def read_value(tx: Transaction, query: str, key: bytes | str) -> bytes | None:
     return None if row is None else row[0]
 
 
-def list_threads(tx: Transaction, tenant: str | None, limit: int, before: tuple[int, str] | None) -> list[Any]:
+def list_threads(
+    tx: Transaction, tenant: str | None, limit: int, before: tuple[int, str] | None, *, roots: bool
+) -> list[Any]:
     """Return the rows of the threads that were updated last, of one tenant or of all.
 
     There is no index over all tenants: the best of each are merged, and those of a further one are read only as far as
@@ -58,7 +60,9 @@ def list_threads(tx: Transaction, tenant: str | None, limit: int, before: tuple[
     best: list[Any] = []
     for name in _tenants(tx) if tenant is None else (tenant,):
         floor = best[-1][0] if len(best) >= limit > 0 else -sys.maxsize
-        best += tx.rows("list_tenant", (name, updated, thread_id, floor, limit))
+        best += tx.rows("list_roots", (name, updated, thread_id, floor, limit))
+        if not roots:
+            best += tx.rows("list_descendants", (name, updated, thread_id, floor, limit))
         best = nlargest(limit, best)
     return tx.rows("read_threads", (apsw.carray(array("q", [row[2] for row in best])),)) if best else []
 

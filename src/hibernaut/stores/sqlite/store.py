@@ -18,7 +18,7 @@ from hibernaut.errors import StoreCorrupt, StoreError
 from hibernaut.kernel.commit import Blob, Effect, NewThread, SliceCommit
 from hibernaut.messages.inputs import Delivered, InputMessage, decode_input, encode_input, urgency
 from hibernaut.stores.protocol import Claim, EffectRow, EffectState, LogRow, Outcome, Owner, ThreadRow
-from hibernaut.stores.sqlite import reads, transactions
+from hibernaut.stores.sqlite import reads, transactions, trees
 from hibernaut.stores.sqlite.opening import Opened, open_file
 from hibernaut.stores.sqlite.reader import Reader
 from hibernaut.stores.sqlite.transaction import Transaction
@@ -137,6 +137,10 @@ class SqliteStore:
         rows = await self._read(lambda tx: reads.read_effects(tx, thread_id))
         return [_effect_row(row, row[4] or "") for row in rows]
 
+    async def cancellations(self, owner: Owner) -> list[EffectRow]:
+        rows = await self._read(lambda tx: tx.rows("cancellations", (owner.engine_id,)))
+        return [_effect_row(row, row[4] or "") for row in rows]
+
     async def read_config(self, digest: bytes) -> bytes | None:
         return await self._read(lambda tx: reads.read_value(tx, "read_config", digest))
 
@@ -144,10 +148,34 @@ class SqliteStore:
         return await self._read(lambda tx: reads.read_value(tx, "read_blob", digest))
 
     async def list_threads(
-        self, tenant: str | None = None, *, limit: int = 100, before: tuple[int, str] | None = None
+        self,
+        tenant: str | None = None,
+        *,
+        limit: int = 100,
+        before: tuple[int, str] | None = None,
+        roots: bool = False,
     ) -> list[ThreadRow]:
-        rows = await self._read(lambda tx: reads.list_threads(tx, tenant, limit, before))
+        rows = await self._read(lambda tx: reads.list_threads(tx, tenant, limit, before, roots=roots))
         return [_thread_row(row) for row in rows]
+
+    async def list_asking(
+        self, tenant: str | None = None, *, root: str | None = None, limit: int = 100
+    ) -> list[ThreadRow]:
+        rows = await self._read(lambda tx: trees.list_asking(tx, tenant, root, limit))
+        return [_thread_row(row) for row in rows]
+
+    async def read_tree(self, root: str, *, living: bool = False) -> list[ThreadRow]:
+        return [_thread_row(row) for row in await self._read(lambda tx: trees.read_tree(tx, root, living=living))]
+
+    async def count_living(self, root: str) -> int:
+        row = await self._read(lambda tx: tx.first("count_living", (root,)))
+        return int(row[0])
+
+    async def delete(self, root: str) -> int:
+        return await self._write(lambda tx: trees.delete(tx, root))
+
+    async def prune(self, before: int, *, tenant: str | None = None) -> int:
+        return await self._write(lambda tx: trees.prune(tx, before, tenant))
 
     async def secret(self) -> bytes:
         if not self._secret:
@@ -236,7 +264,7 @@ def _digested(commit: SliceCommit) -> Digested:
         [(name, _digest(name)) for name in commit.dropped],
         [(name, _digest(name), moment) for name, moment in commit.deferred],
         [_letter(out.message, at, out.due or at) for out in commit.outgoing],
-        [(effect.request_id, pack(effect)) for effect in commit.effects],
+        [(one.request_id, pack(one), one.call_id if one.kind == "cancel" else None) for one in commit.effects],
     )
 
 
@@ -257,8 +285,9 @@ def _read_message(message_id: str, accepted: int, body: bytes) -> Delivered:
 
 
 def _thread_row(row: Any) -> ThreadRow:
-    thread_id, tenant, status, head, created, updated, waiting = row
-    return ThreadRow(thread_id, tenant, STATUSES[status], head, created, updated, waiting)
+    thread_id, tenant, status, head, created, updated, waiting, parent, root, asking = row
+    state = STATUSES[status]
+    return ThreadRow(thread_id, tenant, state, head, created, updated, waiting, parent or "", root or "", asking)
 
 
 def _effect_row(row: Any, owner: str) -> EffectRow:

@@ -14,9 +14,9 @@ import apsw
 from hibernaut.errors import StaleClaim
 from hibernaut.kernel.commit import Blob, NewThread, SliceCommit
 from hibernaut.kernel.head import Status
-from hibernaut.messages.inputs import RESULT
+from hibernaut.messages.inputs import EVENT, RESULT, USER
 from hibernaut.stores.owners import certainly_gone, process_name
-from hibernaut.stores.protocol import CLAIM_MESSAGES, DEAD_AFTER, URGENCY_PENALTY, Claim, Outcome, Owner
+from hibernaut.stores.protocol import CLAIM_MESSAGES, DEAD_AFTER, MOST_WAITING, URGENCY_PENALTY, Claim, Outcome, Owner
 from hibernaut.stores.sqlite.transaction import Transaction
 
 STATUSES: tuple[Status, ...] = ("open", "stopped", "parked", "closed")
@@ -31,10 +31,7 @@ NOWHERE = 0
 """The place of a message that was consumed without ever having been in the inbox."""
 
 FIRST_PLACES = 64
-"""Places of an inbox that are read for many threads in one go; one with messages beyond them is read by itself."""
-
-FIRST_MOMENTS = 512
-"""Messages that are looked at to find when a thread wakes, as long as one of them is due already."""
+"""Places of an inbox that are read in one go; messages beyond them stand in indexes (the queries have the number)."""
 
 BEAT_STALE = 1_000
 """Milliseconds after which a claim that finds nothing is still written down as a sign of life."""
@@ -78,7 +75,8 @@ class Digested(NamedTuple):
     dropped: Sequence[tuple[str, bytes]]
     deferred: Sequence[tuple[str, bytes, int]]
     letters: Sequence[Letter]
-    effects: Sequence[tuple[str, bytes]]
+    effects: Sequence[tuple[str, bytes, str | None]]
+    """Request id, the effect, and the call that it cancels."""
 
 
 # The door
@@ -98,14 +96,17 @@ def put(tx: Transaction, letters: Sequence[Letter], blobs: Sequence[Blob]) -> li
     return [_deliver(tx, letter) for letter in letters]
 
 
-def _add(tx: Transaction, new: NewThread) -> None:
-    made = tx.first("add_thread", (new.thread_id, new.tenant, new.created))
+def _add(tx: Transaction, new: NewThread, tenant: str | None = None) -> None:
+    above = tx.first("find_parent", (new.parent,)) if new.parent and new.parent != new.thread_id else None
+    parent, root, tenant = above or (None, None, new.tenant if tenant is None else tenant)
+    made = tx.first("add_thread", (new.thread_id, tenant, new.created, parent, root))
     if made:
         tx.run("add_head", (made[0], new.head))
-        tx.run("add_config", (new.config, new.config_body))
+        if new.config_body:
+            tx.run("add_config", (new.config, new.config_body))
 
 
-def _deliver(tx: Transaction, letter: Letter) -> Outcome:
+def _deliver(tx: Transaction, letter: Letter, *, sent: bool = False) -> Outcome:
     thread_id, message_id, digest, urgency, due, accepted, body = letter
     found = tx.first("find_thread", (thread_id,))
     if found is None:
@@ -114,6 +115,8 @@ def _deliver(tx: Transaction, letter: Letter) -> Outcome:
     if status == CLOSED:
         return Outcome.DUPLICATE if tx.first("is_known", (thread, digest)) else Outcome.CLOSED
     place = 1 + (last or thread << 32)
+    if urgency == EVENT and not sent and place > (thread << 32) + MOST_WAITING and _is_full(tx, thread, place):
+        return Outcome.DUPLICATE if tx.first("is_known", (thread, digest)) else Outcome.FULL
     tx.run("learn_message", (thread, digest, place))
     if not tx.changes():
         return Outcome.DUPLICATE
@@ -129,6 +132,15 @@ def _deliver(tx: Transaction, letter: Letter) -> Outcome:
     elif due < wake or its_rank < rank:
         tx.run("set_lane", (thread, lane, min(its_rank, rank), min(due, wake)))
     return Outcome.ACCEPTED
+
+
+def _is_full(tx: Transaction, thread: int, place: int) -> bool:
+    """Tell whether an inbox whose next place is beyond the bound is full; they are counted if they might be."""
+    (first,) = tx.first("first_place", (thread,))
+    if first is None or place - first < MOST_WAITING:
+        return False
+    (count,) = tx.first("count_waiting", (thread, MOST_WAITING))
+    return bool(count >= MOST_WAITING)
 
 
 # Claims
@@ -158,7 +170,7 @@ def claim(
     """Claim ready threads."""
     engine, beaten = _engine(tx, owner, now)
     for thread, status, continues in tx.rows("overdue", (now,)):
-        _reschedule(tx, thread, status, continues, now)
+        _reschedule(tx, thread, status, continues)
     lanes = (QUEUE, *find_dead(tx, "claimants", engine, now))
     limit = max(limit, 0)
     ready = _most_urgent(tx, lanes, now, limit) if among is None else _among(tx, lanes, now, among)
@@ -198,13 +210,13 @@ def _grant(tx: Transaction, engine: int, chosen: Sequence[Any], now: int) -> lis
 
 def _due_messages(tx: Transaction, thread: int, status: int, now: int) -> list[StoredMessage]:
     """Return what a claim hands over: of too many, above all those that wake the thread, or they might never come."""
-    rows = tx.rows("due_messages", (thread, now, CLAIM_MESSAGES + 1))
-    if len(rows) <= CLAIM_MESSAGES:
-        return rows
-    places = tx.rows("due_places", (thread, now, status == OPEN))
-    waking_first = sorted(places, key=lambda row: not row[1])
-    chosen = array("q", [place for place, _ in waking_first[:CLAIM_MESSAGES]])
-    return tx.rows("messages_at", (apsw.carray(chosen),))
+    rows = {*tx.rows("near_places", (thread, now)), *tx.rows("far_deferred_places", (thread, CLAIM_MESSAGES))}
+    for urgency in range(len(URGENCY_PENALTY)):
+        rows.update(tx.rows("far_due_places", (thread, urgency, now, CLAIM_MESSAGES)))
+    waking = [place for place, due, urgency in rows if due <= now and (status == OPEN or urgency == USER)]
+    chosen = sorted(waking)[:CLAIM_MESSAGES]
+    chosen += sorted({place for place, *_ in rows}.difference(waking))[: CLAIM_MESSAGES - len(chosen)]
+    return tx.rows("messages_at", (apsw.carray(array("q", chosen)),)) if chosen else []
 
 
 def take(tx: Transaction, claim: Claim, now: int) -> list[StoredMessage]:
@@ -235,18 +247,21 @@ def commit(tx: Transaction, claim: Claim, digested: Digested, *, keep: bool) -> 
     _change_inbox(tx, thread, digested)
     for request_id in change.settled:
         tx.run("settle_effect", (request_id,))
-    for request_id, effect in digested.effects:
-        tx.run("add_effect", (engine, thread, at, request_id, effect))
-    for new in change.spawned:
-        _add(tx, new)
+    for request_id, effect, cancels in digested.effects:
+        tx.run("add_effect", (engine, thread, at, request_id, effect, cancels))
+    if change.spawned:
+        _, _, tenant = tx.first("find_parent", (claim.thread_id,))
+        for new in change.spawned:
+            _add(tx, new, tenant)
     continues = at if change.continues else None
-    rank, wake, urgency = _moments(tx, thread, status, continues, at)
+    rank, wake, urgency = _moments(tx, thread, status, continues)
     lane = engine if keep else _lane(wake)
-    tx.run("finish_commit", (thread, lane, rank, wake, change.version, status, int(keep), at, continues))
+    state = (change.version, status, int(keep), at, continues, change.asking)
+    tx.run("finish_commit", (thread, lane, rank, wake, *state))
     if lane == QUEUE:
         tx.hints.append((claim.thread_id, urgency))
     for letter in digested.letters:
-        _deliver(tx, letter)
+        _deliver(tx, letter, sent=True)
 
 
 def _change_inbox(tx: Transaction, thread: int, digested: Digested) -> None:
@@ -268,7 +283,7 @@ def release(tx: Transaction, claim: Claim, not_before: int) -> None:
         thread, _, _, status, continues = _held(tx, claim)
     except StaleClaim:
         return
-    rank, wake, urgency = _moments(tx, thread, status, continues, 0)
+    rank, wake, urgency = _moments(tx, thread, status, continues)
     if not_before:
         back = None if wake is None else max(wake, not_before)
         tx.run("set_lane", (thread, HELD_BACK, not_before, back))
@@ -278,9 +293,9 @@ def release(tx: Transaction, claim: Claim, not_before: int) -> None:
         tx.hints.append((claim.thread_id, urgency))
 
 
-def _reschedule(tx: Transaction, thread: int, status: int, continues: int | None, now: int) -> int | None:
+def _reschedule(tx: Transaction, thread: int, status: int, continues: int | None) -> int | None:
     """Put an unclaimed thread where it belongs; return how urgent it is, None if it has nothing to do."""
-    rank, wake, urgency = _moments(tx, thread, status, continues, now)
+    rank, wake, urgency = _moments(tx, thread, status, continues)
     tx.run("set_lane", (thread, _lane(wake), rank, wake))
     return None if wake is None else urgency
 
@@ -289,15 +304,16 @@ def _lane(wake: int | None) -> int | None:
     return None if wake is None else QUEUE
 
 
-def _moments(
-    tx: Transaction, thread: int, status: int, continues: int | None, now: int
-) -> tuple[int | None, int | None, int]:
+def _moments(tx: Transaction, thread: int, status: int, continues: int | None) -> tuple[int | None, int | None, int]:
     """Return rank and wake of a thread (None when it has nothing to do), and how urgent it is."""
     if status == CLOSED:
         return None, None, RESULT
-    found = tx.rows("moments", (thread, status == OPEN, FIRST_MOMENTS))
-    if len(found) == FIRST_MOMENTS and min(found)[0] > now:
-        found = tx.rows("moments", (thread, status == OPEN, -1))
+    found = tx.rows("moments", (thread, FIRST_PLACES + 1))
+    if len(found) > FIRST_PLACES:  # then all that follow stand beyond the first places
+        for level in range(len(URGENCY_PENALTY)):
+            found += tx.rows("far_moments", (thread, level))
+    if status != OPEN:
+        found = [row for row in found if row[2] == USER]
     if continues is not None:
         found.append((continues, continues + URGENCY_PENALTY[RESULT], RESULT))
     if not found:
@@ -321,7 +337,7 @@ def leave(tx: Transaction, owner: Owner) -> None:
         return
     tx.run("leave", (found[0],))
     for thread, status, continues, thread_id in tx.rows("claimed_by", (found[0],)):
-        urgency = _reschedule(tx, thread, status, continues, 0)
+        urgency = _reschedule(tx, thread, status, continues)
         if urgency is not None:
             tx.hints.append((thread_id, urgency))
 

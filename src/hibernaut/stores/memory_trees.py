@@ -1,0 +1,142 @@
+"""What the store in memory tells of trees, and how it removes them."""
+
+import heapq
+from collections.abc import Iterable, Iterator, Sequence
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+from hibernaut.kernel.head import Status
+from hibernaut.messages.inputs import encode_input
+from hibernaut.stores.arena import Arena
+from hibernaut.stores.known import count_known
+from hibernaut.stores.protocol import EffectRow, ThreadRow
+from hibernaut.stores.references import digests_in, still_free
+from hibernaut.stores.trees import Member, Trees, prunable
+
+if TYPE_CHECKING:
+    from hibernaut.stores.memory import _Thread
+
+
+class MemoryTrees:
+    """The part of a store in memory that has to do with trees; the rest is `hibernaut.stores.memory`."""
+
+    _threads: "dict[str, _Thread]"
+    _configs: dict[bytes, bytes]
+    _blobs: dict[bytes, bytes]
+    _bytes: int
+    _arena: Arena
+    _trees: Trees
+    _asking: dict[str, int]
+    """How many questions wait, of the threads that have any."""
+    _first_token: int
+    """The greatest token of a thread that was removed: an old claim stays lost when its thread is made again."""
+
+    def _withdraw(self, thread: "_Thread") -> None:
+        raise NotImplementedError
+
+    def _drop_effect(self, request_id: str) -> EffectRow | None:
+        raise NotImplementedError
+
+    async def list_asking(
+        self, tenant: str | None = None, *, root: str | None = None, limit: int = 100
+    ) -> list[ThreadRow]:
+        found = (
+            thread
+            for thread in map(self._threads.__getitem__, self._asking)
+            if (tenant is None or thread.tenant == tenant)
+            and (root is None or root == (self._trees.place(thread.thread_id)[1] or thread.thread_id))
+        )
+        return [self._row(thread) for thread in heapq.nsmallest(limit, found, attrgetter("updated", "thread_id"))]
+
+    async def read_tree(self, root: str, *, living: bool = False) -> list[ThreadRow]:
+        if root not in self._threads or not self._trees.is_root(root):
+            return []
+        tree = map(self._threads.__getitem__, self._trees.members(root))
+        return [self._row(thread) for thread in tree if not (living and thread.status == "closed")]
+
+    async def count_living(self, root: str) -> int:
+        return self._trees.living(root)
+
+    async def delete(self, root: str) -> int:
+        if root not in self._threads or not self._trees.is_root(root):
+            return 0
+        return self._remove(list(self._trees.members(root)))
+
+    async def prune(self, before: int, *, tenant: str | None = None) -> int:
+        def is_over(thread: "_Thread") -> bool:
+            closed = thread.status == "closed" and thread.updated < before
+            return closed and not thread.effects and thread.thread_id not in self._asking
+
+        roots = {
+            self._trees.place(thread.thread_id)[1] or thread.thread_id: None
+            for thread in self._threads.values()
+            if (tenant is None or thread.tenant == tenant) and is_over(thread)
+        }
+        names: list[str] = []
+        for root in roots:
+            tree = [
+                Member(
+                    thread.thread_id, self._trees.place(thread.thread_id)[0], thread.status == "closed", is_over(thread)
+                )
+                for thread in map(self._threads.__getitem__, self._trees.members(root))
+            ]
+            names += map(str, prunable(tree))
+        return self._remove(names)
+
+    def _row(self, thread: "_Thread") -> ThreadRow:
+        name = thread.thread_id
+        moments, place = (thread.created, thread.updated), self._trees.place(name)
+        waiting, asking = len(thread.inbox or ()), self._asking.get(name, 0)
+        return ThreadRow(name, thread.tenant, thread.status, thread.head, *moments, waiting, *place, asking)
+
+    def _set_status(self, thread: "_Thread", status: Status) -> None:
+        if thread.status != status and "closed" in (thread.status, status):
+            self._trees.count_closed(thread.thread_id, 1 if status == "closed" else -1)
+        thread.status = status
+
+    def _ask(self, thread: "_Thread", questions: int) -> None:
+        if questions:
+            self._asking[thread.thread_id] = questions
+        elif self._asking:
+            self._asking.pop(thread.thread_id, None)
+
+    def _remove(self, names: Sequence[str]) -> int:
+        """Remove threads, and the blobs and configurations that only they referred to."""
+        gone = [self._threads.pop(name) for name in names]
+        self._trees.remove(names, {thread.thread_id for thread in gone if thread.status == "closed"})
+        referred = digests_in(self._contents(gone))
+        for thread in gone:
+            self._first_token = max(self._first_token, thread.token)
+            self._asking.pop(thread.thread_id, None)
+            self._withdraw(thread)
+            if thread.owner is not None:
+                thread.owner.claims.discard(thread.thread_id)
+            for request_id in thread.effects:
+                self._drop_effect(request_id)
+            self._bytes -= len(thread.head) + self._arena.forget(thread.log)
+            self._bytes -= 16 * count_known(thread.known)
+        candidates = referred & (self._blobs.keys() | self._configs.keys())
+        for digest in still_free(candidates, self._contents(self._threads.values())):
+            for shelf in (self._blobs, self._configs):
+                self._bytes -= len(shelf.pop(digest, b""))
+        if self._arena.is_sparse():
+            self._repack()
+        return len(gone)
+
+    def _contents(self, threads: "Iterable[_Thread]") -> Iterator[bytes]:
+        """Yield all that can refer to a blob or a configuration."""
+        threads = list(threads)
+        yield from (thread.head for thread in threads)
+        for thread in threads:
+            yield from (encode_input(letter.message) for letter in thread.inbox or ())
+            yield from (page for page, _ in self._arena.back(thread.log))
+
+    def _repack(self) -> None:
+        """Move the commits of all threads into a new arena: the old one holds mostly those of threads that are gone."""
+        arena = Arena()
+        for thread in self._threads.values():
+            end = 0
+            for page, receipt in reversed(list(self._arena.back(thread.log))):
+                end = arena.append(end, page, receipt)
+            thread.log = end
+        self._arena = arena

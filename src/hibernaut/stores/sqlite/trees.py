@@ -1,0 +1,115 @@
+"""What the store does with whole trees inside a transaction: reading them, and removing them."""
+
+from array import array
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import apsw
+
+from hibernaut.stores.references import digests_in, still_free
+from hibernaut.stores.sqlite.transaction import Transaction
+from hibernaut.stores.sqlite.transactions import CLOSED
+from hibernaut.stores.trees import Member, prunable
+
+PIECE = 200
+"""Values that are read in one go when all there are have to be looked at."""
+
+EVERYTHING = (0, (1 << 63) - 1)
+"""The places of all threads."""
+
+
+def read_tree(tx: Transaction, root: str, *, living: bool) -> list[Any]:
+    """Return the rows of a tree in the order its threads were made."""
+    found = tx.first("find_root", (root,))
+    if found is None:
+        return []
+    number, status = found
+    rows = tx.rows("living_descendants", (number,)) if living else tx.rows("descendants", (number,))
+    return _rows(tx, [*([] if living and status == CLOSED else [number]), *(thread for (thread,) in rows)])
+
+
+def list_asking(tx: Transaction, tenant: str | None, root: str | None, limit: int) -> list[Any]:
+    """Return the rows of threads that wait for a person, the longest untouched first."""
+    limit = max(limit, 0)
+    if root is not None:
+        rows = tx.rows("asking_of_tree", (root, tenant, limit))
+    elif tenant is not None:
+        rows = tx.rows("asking_of_tenant", (tenant, limit))
+    else:
+        rows = tx.rows("asking", (limit,))
+    return _rows(tx, [thread for (thread,) in rows])
+
+
+def _rows(tx: Transaction, threads: Sequence[int]) -> list[Any]:
+    if not threads:
+        return []
+    found = {row[0]: row[1:] for row in tx.rows("read_in_order", (apsw.carray(array("q", threads)),))}
+    return [found[thread] for thread in threads]
+
+
+def delete(tx: Transaction, root: str) -> int:
+    """Remove a tree; return how many threads went."""
+    found = tx.first("find_root", (root,))
+    if found is None:
+        return 0
+    return _remove(tx, [found[0], *(thread for (thread,) in tx.rows("descendants", (found[0],)))])
+
+
+def prune(tx: Transaction, before: int, tenant: str | None) -> int:
+    """Remove what is over; return how many threads went."""
+    gone: list[int] = []
+    for (root,) in tx.rows("trees_with_closed", (before, tenant)):
+        tree = [
+            Member(thread, parent, bool(is_closed), bool(over))
+            for thread, parent, is_closed, over in tx.rows("members", (root, before))
+        ]
+        gone += map(int, prunable(tree))
+    return _remove(tx, gone) if gone else 0
+
+
+def _remove(tx: Transaction, threads: Sequence[int]) -> int:
+    number = apsw.carray(array("q", threads))
+    with_blobs = bool(tx.first("has_blobs")[0])
+    referred = digests_in(head for _, head in tx.rows("heads", (number,)))
+    for thread in threads if with_blobs else ():
+        referred |= digests_in(_contents(tx, thread << 32, (thread + 1) << 32))
+    tx.run("raise_tokens", (number,))
+    tx.run("delete_threads", (number,))
+    tx.run("delete_heads", (number,))
+    tx.run("delete_effects", (number,))
+    for thread in threads:
+        tx.run("delete_known", (thread,))
+        tx.run("delete_inbox", (thread,))
+        tx.run("delete_log", (thread,))
+    if referred:
+        _remove_unused(tx, referred)
+    return len(threads)
+
+
+def _remove_unused(tx: Transaction, referred: set[bytes]) -> None:
+    """Remove those of the blobs and configurations that nothing refers to any more."""
+    names = apsw.carray(tuple(referred))
+    candidates = {digest for (digest,) in tx.rows("configs_of", (names,)) + tx.rows("blobs_of", (names,))}
+    free = still_free(still_free(candidates, _heads(tx)), _contents(tx, *EVERYTHING))
+    for digest in free:
+        tx.run("delete_blob", (digest,))
+        tx.run("delete_config", (digest,))
+
+
+def _heads(tx: Transaction) -> Iterator[bytes]:
+    last = 0
+    while rows := tx.rows("heads_after", (last, PIECE)):
+        last = rows[-1][0]
+        yield from (head for _, head in rows)
+
+
+def _contents(tx: Transaction, start: int, end: int) -> Iterator[bytes]:
+    """Yield the messages and the pages that can refer to something."""
+    last = start
+    while rows := tx.rows("inbox_after", (last, end, PIECE)):
+        last = rows[-1][0]
+        yield from (body for _, body in rows)
+    last = start
+    while rows := tx.rows("log_after", (last, end, PIECE)):
+        last = rows[-1][0]
+        yield from (page for _, page in rows)
