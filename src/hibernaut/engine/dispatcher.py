@@ -181,9 +181,9 @@ class Dispatcher:
     async def heed_cancellations(self) -> None:
         """Carry out cancellations that other processes wrote for tools that run here."""
         if self._running:
-            for row in await self._store.read_effects():
+            for row in await self._store.cancellations(self._owner):
                 call_id = row.effect.call_id
-                if row.effect.kind == "cancel" and call_id in self._running and call_id not in self._cancelled:
+                if call_id in self._running and call_id not in self._cancelled:
                     self._tasks.create_task(self._cancel(row.effect, row.thread_id))
 
     def look_after_cancellations(self) -> None:
