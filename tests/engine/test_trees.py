@@ -1,7 +1,7 @@
 """Trees of threads in a running engine: children work, events get threads, and whoever watches sees all of it."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 
 import pytest
@@ -47,13 +47,6 @@ def counting(request: ModelRequest) -> ScriptedTurn:
 def _seed(request: ModelRequest) -> str:
     texts = [plain_text(item.content) for item in request.transcript if hasattr(item, "content")]
     return next(text for text in texts if "You are now in a thread of your own" in text)
-
-
-async def until(it: AgentSystem, condition: Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(10):
-        while not await condition():
-            await asyncio.sleep(0)
-    del it
 
 
 async def launched(it: AgentSystem, text: str = "Go") -> ThreadHandle:
@@ -169,7 +162,8 @@ def test_a_burst_of_events_is_worked_off_in_order_and_so_many_at_a_time() -> Non
                 tree = list(await agent.tree())
                 return len(tree) == 42 and all(state.status == "closed" for state in tree[1:])
 
-            await until(it, over)
+            await it.wait_idle()
+            assert await over()
             events = []
             for state in list(await agent.tree())[1:]:
                 child = await it.thread(state.thread_id)

@@ -123,7 +123,7 @@ def test_a_person_is_asked_to_authorize_something(number: int, authorized: bool)
 def test_a_question_that_cannot_be_asked_is_refused_at_once(values: dict[str, Any], problem: str) -> None:
     person = Person()
     with pytest.raises(MalformedInput, match=problem):
-        person.context.ask(**({"prompt": "Which?", "choices": ["a", "b"]} | values))
+        _ = person.context.ask(**({"prompt": "Which?", "choices": ["a", "b"]} | values))
     assert person.asked == []
 
 
@@ -149,7 +149,7 @@ def test_a_question_that_cannot_be_asked_is_refused_at_once(values: dict[str, An
 )
 def test_an_address_where_nobody_should_be_sent_is_refused(url: str) -> None:
     with pytest.raises(MalformedInput):
-        Person().context.authorize(url)
+        _ = Person().context.authorize(url)
 
 
 @pytest.mark.parametrize(
@@ -162,9 +162,9 @@ def test_addresses_of_this_machine_and_safe_ones_are_taken(url: str) -> None:
 def test_a_call_that_cannot_ask_says_so_at_once() -> None:
     context = ToolContext(call_id="c", thread_id="t", tool="build")
     with pytest.raises(ToolDefinitionError, match="build cannot ask a person"):
-        context.ask("Which?", ["a", "b"])
+        _ = context.ask("Which?", ["a", "b"])
     with pytest.raises(ToolDefinitionError, match="build cannot ask a person"):
-        context.authorize("https://example.org/")
+        _ = context.authorize("https://example.org/")
 
 
 def test_an_event_may_have_an_id_of_its_own() -> None:

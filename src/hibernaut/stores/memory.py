@@ -267,8 +267,9 @@ class MemoryStore(MemoryTrees):
         adopter = self._register(owner, now)
         self._find_silent(now)
         adopted: list[EffectRow] = []
+        among = None if threads is None else self._with_trees(threads)
         for engine in [engine for engine in self._engines.values() if engine.silent]:
-            wanted = (one for one in engine.effects if threads is None or self._effects[one].thread_id in threads)
+            wanted = (one for one in engine.effects if among is None or self._effects[one].thread_id in among)
             for request_id in list(islice(wanted, max(limit - len(adopted), 0))):
                 row = msgspec.structs.replace(self._effects[request_id], owner=adopter.engine_id)
                 self._effects[request_id] = row
@@ -484,7 +485,7 @@ class MemoryStore(MemoryTrees):
     def _among(self, names: Sequence[str], now: int, limit: int) -> list[_Thread]:
         found = [
             (thread.wake.rank, thread.wake.ticket, thread)
-            for thread in map(self._threads.get, dict.fromkeys(names))
+            for thread in map(self._threads.get, self._with_trees(names))
             if thread is not None and thread.wake is not None and thread.wake.moment <= now
         ]
         return [thread for _, _, thread in heapq.nsmallest(limit, found)]
@@ -595,4 +596,6 @@ def _is_current(entry: _Entry) -> bool:
 
 
 def _delivered(letters: Iterable[_Letter]) -> tuple[Delivered, ...]:
-    return tuple([Delivered(letter.message.message_id, letter.accepted, letter.message) for letter in letters])
+    return tuple(
+        [Delivered(letter.message.message_id, letter.accepted, letter.message, "", letter.due) for letter in letters]
+    )

@@ -37,6 +37,10 @@ class MemoryTrees:
     def _drop_effect(self, request_id: str) -> EffectRow | None:
         raise NotImplementedError
 
+    def _with_trees(self, names: Iterable[str]) -> dict[str, None]:
+        """Return threads, and those below the roots among them."""
+        return dict.fromkeys(member for name in names for member in self._trees.members(name))
+
     async def list_asking(
         self, tenant: str | None = None, *, root: str | None = None, limit: int = 100
     ) -> list[ThreadRow]:

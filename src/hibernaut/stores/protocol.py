@@ -149,7 +149,7 @@ class Store(Protocol):
         ...
 
     async def claim(self, owner: Owner, now: int, limit: int, *, threads: Sequence[str] | None = None) -> list[Claim]:
-        """Claim up to `limit` ready threads (of `threads`, if given), the most urgent first.
+        """Claim up to `limit` ready threads, the most urgent first; of `threads`, if given, and those below them.
 
         A thread whose claim belongs to a dead engine is ready too. Claiming bumps its token and its tries.
         """
@@ -206,7 +206,7 @@ class Store(Protocol):
     ) -> list[EffectRow]:
         """Take over up to `limit` effects (`pending` or `sent`) whose owner is dead, each returned in the state it had.
 
-        With `threads`, only effects of those.
+        With `threads` (roots), only effects of those and of the threads below them.
 
         Their owner is the adopter from now on; `accepted` ones are left alone.
         """

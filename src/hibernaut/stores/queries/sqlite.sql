@@ -72,7 +72,7 @@ SELECT count(*) FROM (SELECT 1 FROM inbox WHERE place > ?1 << 32 AND place < (?1
 
 -- name: first_messages
 -- The messages of many threads, as far as they stand in the first ?3 places.
-SELECT value, message_id, accepted, body FROM carray(?1) CROSS JOIN inbox
+SELECT value, message_id, accepted, body, due FROM carray(?1) CROSS JOIN inbox
 WHERE place > value << 32 AND place <= (value << 32) + ?3 AND (due <= ?2 OR deferred) ORDER BY place;
 
 -- name: long_inboxes
@@ -95,7 +95,7 @@ WHERE place > (?1 << 32) + 64 AND place < (?1 + 1) << 32 AND deferred = 1 AND (p
 ORDER BY place LIMIT ?2;
 
 -- name: messages_at
-SELECT message_id, accepted, body FROM inbox WHERE place IN carray(?1) ORDER BY place;
+SELECT message_id, accepted, body, due FROM inbox WHERE place IN carray(?1) ORDER BY place;
 
 
 -- The queue
@@ -119,8 +119,13 @@ WHERE lane = ?1 AND rank <= ?2 + ?3 AND wake <= ?2 ORDER BY rank LIMIT ?4;
 
 -- name: ready_among
 -- The names come as bytes, since as texts they would end at a NUL.
+-- A root stands for its whole tree.
 SELECT rank, id, thread_id, token, tries, version, status, lane FROM thread
-WHERE thread_id IN (SELECT CAST(value AS TEXT) FROM carray(?1)) AND lane IS NOT NULL AND wake <= ?2;
+WHERE thread_id IN (SELECT CAST(value AS TEXT) FROM carray(?1)) AND lane IS NOT NULL AND wake <= ?2
+UNION
+SELECT rank, id, thread_id, token, tries, version, status, lane FROM thread
+WHERE root IN (SELECT id FROM thread WHERE thread_id IN (SELECT CAST(value AS TEXT) FROM carray(?1)))
+AND root IS NOT NULL AND status < 3 AND lane IS NOT NULL AND wake <= ?2;
 
 -- name: grant
 UPDATE thread SET lane = ?1, token = token + 1, tries = tries + 1 WHERE id IN carray(?2);
@@ -201,6 +206,14 @@ DELETE FROM outbox WHERE request_id = ?1;
 SELECT outbox.id, effect, thread_id, state, '', outbox.created FROM outbox JOIN thread ON thread.id = outbox.thread
 WHERE engine = ?1 AND state < 2 ORDER BY outbox.id LIMIT ?2;
 
+-- name: unfinished_effects_among
+-- Those of some threads; a root stands for its whole tree.
+SELECT outbox.id, effect, thread.thread_id, state, '', outbox.created
+FROM outbox JOIN thread ON thread.id = outbox.thread LEFT JOIN thread AS top ON top.id = thread.root
+WHERE engine = ?1 AND state < 2
+AND coalesce(top.thread_id, thread.thread_id) IN (SELECT CAST(value AS TEXT) FROM carray(?3))
+ORDER BY outbox.id LIMIT ?2;
+
 -- name: adopt_effect
 UPDATE outbox SET engine = ?2 WHERE id = ?1;
 
@@ -221,7 +234,7 @@ AND place < (SELECT (id + 1) << 32 FROM thread WHERE thread_id = ?1)
 ORDER BY place LIMIT ?3;
 
 -- name: read_inbox
-SELECT message_id, accepted, body FROM inbox
+SELECT message_id, accepted, body, due FROM inbox
 WHERE place > (SELECT id << 32 FROM thread WHERE thread_id = ?1)
 AND place < (SELECT (id + 1) << 32 FROM thread WHERE thread_id = ?1)
 ORDER BY place;

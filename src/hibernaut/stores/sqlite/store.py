@@ -277,11 +277,11 @@ def _delivered(rows: Iterable[StoredMessage]) -> tuple[Delivered, ...]:
     return tuple([_read_message(*row) for row in rows])
 
 
-def _read_message(message_id: str, accepted: int, body: bytes) -> Delivered:
+def _read_message(message_id: str, accepted: int, body: bytes, due: int) -> Delivered:
     try:
-        return Delivered(message_id, accepted, decode_input(body))
+        return Delivered(message_id, accepted, decode_input(body), due=due)
     except StoreCorrupt as problem:
-        return Delivered(message_id, accepted, None, str(problem))
+        return Delivered(message_id, accepted, None, str(problem), due)
 
 
 def _thread_row(row: Any) -> ThreadRow:

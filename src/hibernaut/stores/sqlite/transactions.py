@@ -52,7 +52,7 @@ class Letter(NamedTuple):
     body: bytes
 
 
-StoredMessage = tuple[str, int, bytes]
+StoredMessage = tuple[str, int, bytes, int]
 """Message id, moment at which it was accepted, body."""
 
 
@@ -388,7 +388,8 @@ def adopt_effects(
         if threads is None:
             adopted += tx.rows("unfinished_effects", (dead, left))
         else:
-            adopted += [row for row in tx.rows("unfinished_effects", (dead, -1)) if row[2] in threads][:left]
+            names = apsw.carray(tuple({name.encode() for name in threads}))
+            adopted += tx.rows("unfinished_effects_among", (dead, left, names)) if threads else []
     for row in adopted:
         tx.run("adopt_effect", (row[0], engine))
     return sorted(adopted)
