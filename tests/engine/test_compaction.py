@@ -385,7 +385,7 @@ async def has_come(agent: ThreadHandle, source: str) -> bool:
 def test_a04_a_subscription_made_before_still_delivers_and_a_child_still_reports() -> None:
     feeds: dict[str, asyncio.Event] = {"push": asyncio.Event(), "report": asyncio.Event()}
 
-    @tool
+    @tool(events="associative")
     async def watch(branch: str) -> AsyncGenerator[str, None]:
         """Watch a branch."""
         yield f"watching {branch}"

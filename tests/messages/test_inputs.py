@@ -37,8 +37,8 @@ GOLDEN: list[tuple[InputContent, str]] = [
         "95a26d31a17493a4757365729292a174a44c6f6f6b95a169a9696d6167652f706e67c40101c40102aa687474703a2f2f782f79a0a3617069a77b2261223a317d",
     ),
     (
-        ToolResult("call_a", "fine", is_error=True, subscription=True, display="[]"),
-        "95a26d31a17496a6726573756c74a663616c6c5f61a466696e65c3c3a25b5da3617069a77b2261223a317d",
+        ToolResult("call_a", "fine", is_error=True, subscription=True, display="[]", unknown=True),
+        "95a26d31a17497a6726573756c74a663616c6c5f61a466696e65c3c3a25b5dc3a3617069a77b2261223a317d",
     ),
     (
         Event("call_a", "a push", "e1", associative=True, final=True, sequence=7),
