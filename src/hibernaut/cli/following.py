@@ -7,7 +7,7 @@ from typing import Protocol
 from hibernaut.engine.answering import questions_of
 from hibernaut.kernel.head import decode_head
 from hibernaut.messages.events import AgentEvent
-from hibernaut.state import ThreadState
+from hibernaut.state import ThreadState, state_of
 from hibernaut.system import AgentSystem, ThreadHandle
 
 LOOK_EVERY = 0.1
@@ -56,7 +56,7 @@ class Follower:
 async def until_over(
     system: AgentSystem, handle: ThreadHandle, *, wait: bool, kept: bool, answers: bool = False
 ) -> ThreadState:
-    """Return when a thread has nothing more to do.
+    """Return when a thread and those below it have nothing more to do.
 
     Args:
         system: runs it, or watches it.
@@ -69,16 +69,27 @@ async def until_over(
         while True:
             moved.clear()
             state = await handle.state()
-            if state.activity == "idle":
-                return state
+            below = await _at_work_below(system, state, wait=wait) if state.children else False
+            if state.activity == "idle" and not below:
+                # What a child has done last is in this thread's inbox by now.
+                state = await handle.state() if state.children else state
+                if state.activity == "idle":
+                    return state
             if state.activity in ("resting", "waiting"):
                 if not wait and await _sleeps(system, state, answers=answers):
                     return state
                 if not kept and await _is_left_alone(system, state, answers=answers):
                     return state
             with suppress(TimeoutError):
-                async with asyncio.timeout(None if wait and kept else LOOK_EVERY):
+                async with asyncio.timeout(None if wait and kept and not below else LOOK_EVERY):
                     await moved.wait()
+
+
+async def _at_work_below(system: AgentSystem, state: ThreadState, *, wait: bool) -> bool:
+    """Tell whether a thread below this one has something to do that will reach it."""
+    rows = await system.store.read_tree(state.root or state.thread_id, living=True)
+    busy = ("ready", "waiting", "retrying", "resting") if wait else ("ready", "waiting", "retrying")
+    return any(state_of(row, ready=row.waiting > 0).activity in busy for row in rows if row.parent)
 
 
 async def _sleeps(system: AgentSystem, state: ThreadState, *, answers: bool) -> bool:

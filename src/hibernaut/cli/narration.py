@@ -15,6 +15,7 @@ from hibernaut.messages.events import (
     Summarized,
     TextChunk,
     ThinkingChunk,
+    ThreadSpawned,
     ToolCall,
     ToolProgress,
     ToolResult,
@@ -113,6 +114,8 @@ def in_a_line(event: AgentEvent, room: int, tool: str = "") -> str:
             line = f"⇠ {event.tool} ({what}): {plain_text(event.content)}"
         case QuestionAsked() | QuestionEnded():
             line = _of_question(event)
+        case ThreadSpawned():
+            line = f"+ {event.child_id}{' for an event' if event.event else ''}"
         case Summarized():
             line = f"— compacted: {event.before:,} -> {event.after:,} tokens"
         case Notice():
