@@ -17,8 +17,18 @@ from hibernaut.kernel.fold import Failure
 from hibernaut.kernel.limits import ThreadOptions
 from hibernaut.kernel.turn import TurnPart
 from hibernaut.messages.events import Usage
-from hibernaut.messages.inputs import Command, Event, InputContent, Timer, ToolResult, UserText
-from hibernaut.messages.items import EventItem, ResultItem, UserItem
+from hibernaut.messages.inputs import (
+    Answer,
+    Command,
+    Event,
+    InputContent,
+    Orphaned,
+    Question,
+    Timer,
+    ToolResult,
+    UserText,
+)
+from hibernaut.messages.items import EventItem, QuestionEndItem, QuestionItem, ResultItem, UserItem
 from tests.kernel.scenario import HOUR, MINUTE, OVERLOADED, REASONING, SECOND, Reaction, Thread, call, cut_short, says
 
 TOOLS = ["build", "check", "read", "deploy", "watch", "follow", "linger", "sleep", "rest", "note", "broken"]
@@ -28,7 +38,18 @@ FAILURES = [
     Failure("rate_limited", "slow down", retryable=True, retry_after=MINUTE),
     Failure("invalid_request", "no", retryable=False),
 ]
-HAPPENINGS = {"text": 3, "end": 5, "result": 3, "event": 4, "time": 4, "command": 3, "noise": 1, "nothing": 1}
+HAPPENINGS = {
+    "text": 3,
+    "end": 5,
+    "result": 3,
+    "event": 4,
+    "question": 3,
+    "answer": 3,
+    "time": 4,
+    "command": 3,
+    "noise": 1,
+    "nothing": 1,
+}
 """What may happen, and how often beside the others."""
 
 
@@ -114,6 +135,19 @@ class ThreadMachine(RuleBasedStateMachine):
         name = chance.choice(active or [*self.thread.calls[-8:], "call_unknown"])
         self.put(Event(name, f"event {len(self.handed_in)}", associative=True, final=chance.random() < 0.2))
 
+    def happens_question(self, chance: Random) -> None:
+        """A call that runs asks a person, or its process ends while it does; sometimes one that cannot ask."""
+        running = [self.thread.calls[number - 1] for number in self.thread.running()]
+        name = chance.choice([*running, "call_unknown"])
+        due = self.thread.now + chance.choice(MOMENTS) if chance.random() < 0.5 else 0
+        self.put(Question(f"q{len(self.handed_in)}", name, "?", ("yes", "no"), chance.randint(0, 2), due))
+        if chance.random() < 0.3:
+            self.put(Orphaned(name))
+
+    def happens_answer(self, chance: Random) -> None:
+        asked = [item.id for item in self.thread.items if isinstance(item, QuestionItem)]
+        self.put(Answer(chance.choice([*self.thread.head.questions, *asked[-4:], "q_unknown"]), chance.randint(0, 2)))
+
     def happens_time(self, chance: Random) -> None:
         self.thread.wait(chance.choice(MOMENTS))
 
@@ -174,6 +208,23 @@ class ThreadMachine(RuleBasedStateMachine):
         arrived += [result.content for result in held]
         for text in (found for found in self.accepted(Event, ToolResult) if found != "the same"):
             assert arrived.count(text) == 1
+
+    @invariant()
+    def every_question_waits_or_has_ended_once_and_its_call_may_still_hear_the_answer(self) -> None:
+        head = self.thread.head
+        asked = [item.id for item in self.thread.items if isinstance(item, QuestionItem)]
+        over = [item.id for item in self.thread.items if isinstance(item, QuestionEndItem)]
+        waiting = [name for name, one in head.questions.items() if one.answer < 0]
+        assert sorted(over + waiting) == sorted(asked)
+        assert len(set(asked)) == len(asked)
+        assert all(head.calls[one.call_id].state in ("open", "detached") for one in head.questions.values())
+
+    @invariant()
+    def an_orphaned_call_has_a_question_that_waits_or_its_answer_is_on_its_way(self) -> None:
+        for one in self.thread.head.questions.values():
+            if one.orphaned:
+                others = [other.answer for other in self.thread.head.questions.values() if other.call_id == one.call_id]
+                assert min(others) < 0 or f"asked:{one.call_id}" in self.thread.inbox
 
     @invariant()
     def events_and_late_results_keep_their_order(self) -> None:
