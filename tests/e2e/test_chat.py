@@ -64,11 +64,11 @@ class Talk:
 
 
 @contextmanager
-def talking(folder: Path, *words: str, **more: str) -> Iterator[Talk]:
+def talking(folder: Path, *words: str, command: str = "chat", **more: str) -> Iterator[Talk]:
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, COLUMNS, 0, 0))
     with subprocess.Popen(
-        [*COMMAND, "chat", *words], cwd=folder, env=environment(**more), stdin=theirs, stdout=theirs, stderr=theirs
+        [*COMMAND, command, *words], cwd=folder, env=environment(**more), stdin=theirs, stdout=theirs, stderr=theirs
     ) as process:
         os.close(theirs)
         try:
@@ -174,6 +174,20 @@ def test_c39_a_person_answers_what_is_asked_by_its_number_and_says_everything_el
     history = done(folder, "threads", "history", "t", "--full")[1]
     assert "The answer: That" in history
     assert "The answer: Now" in history
+
+
+def test_a_task_that_asks_is_answered_in_its_terminal(folder: Path) -> None:
+    with (folder / "agent.py").open("a", encoding="utf-8") as file:
+        file.write(DECIDE)
+    with talking(folder, "call decide", *MODEL, "--store", ":memory:", command="run") as talk:
+        talk.see("? Which one?", "    1  This", "    2  That", "")
+        talk.press("what?\n")
+        talk.see("what?", "Type the number of a choice.", "")
+        talk.press("2\n")
+        talk.see("! somebody answers: That", "? When?", "    1  Now", "    2  Then", "")
+        talk.press("then\n")
+        talk.see("← decide: That and Then", "It says: That and Then", "")
+        assert talk.end() == 0
 
 
 def test_what_others_say_in_the_thread_is_shown(folder: Path) -> None:
