@@ -4,11 +4,12 @@ import typing
 
 if typing.TYPE_CHECKING:
     from hibernaut.errors import HibernautError, ToolError
+    from hibernaut.handle import ThreadHandle
     from hibernaut.kernel.limits import ThreadOptions
     from hibernaut.messages.parts import Image, Text
     from hibernaut.models.scripted import ScriptedModel
     from hibernaut.state import ThreadState
-    from hibernaut.system import AgentSystem, ThreadHandle
+    from hibernaut.system import AgentSystem
     from hibernaut.tools.context import Deferred, ToolContext, ToolEvent
     from hibernaut.tools.tool import tool
 
@@ -37,7 +38,7 @@ _HOMES = {
     "Image": "hibernaut.messages.parts",
     "ScriptedModel": "hibernaut.models.scripted",
     "Text": "hibernaut.messages.parts",
-    "ThreadHandle": "hibernaut.system",
+    "ThreadHandle": "hibernaut.handle",
     "ThreadOptions": "hibernaut.kernel.limits",
     "ThreadState": "hibernaut.state",
     "ToolContext": "hibernaut.tools.context",

@@ -2,67 +2,59 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack, aclosing
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, cast
+from typing import Any, Self
 
 from msgspec.structs import replace
 
 from hibernaut.clock import Clock, SystemClock
 from hibernaut.codec import to_json
+from hibernaut.doors import check_name, models_and_default, refuse, tools_by_name
 from hibernaut.engine.answering import OpenQuestion, open_questions
 from hibernaut.engine.answering import answer as answer_question
-from hibernaut.engine.history import chain_start, inherited_items
+from hibernaut.engine.history import chain_start
 from hibernaut.engine.live import LiveFeed
 from hibernaut.engine.local import LOOK_EVERY, LocalEngine
 from hibernaut.engine.step import StepEngine, StepResult
-from hibernaut.engine.trees import tree_events
 from hibernaut.errors import (
     AlreadyAnswered,
     ConfigurationError,
     MalformedInput,
     StoreCorrupt,
     StoreError,
-    ThreadClosed,
     UnknownThread,
     VerificationFailed,
 )
+from hibernaut.handle import ThreadHandle
 from hibernaut.ids import Ids, RandomIds
 from hibernaut.kernel.commit import NewThread
 from hibernaut.kernel.config import Authority, LaunchConfig, checked_config, encode_config
-from hibernaut.kernel.head import Head, Status, decode_head, encode_head
+from hibernaut.kernel.head import Head, decode_head, encode_head
 from hibernaut.kernel.limits import ThreadOptions, check_options
-from hibernaut.kernel.receipt import Receipt, decode_receipt, verify_chain
-from hibernaut.messages.events import AgentEvent
+from hibernaut.kernel.receipt import verify_chain
 from hibernaut.messages.inputs import (
-    USER,
     Command,
-    Delivered,
     Event,
     InputMessage,
-    Timer,
     ToolResult,
     UserText,
     event_message,
-    urgency,
 )
-from hibernaut.messages.items import Item, decode_page
 from hibernaut.messages.parts import Content, Part, is_blank
 from hibernaut.messages.published import decode_published
 from hibernaut.messages.text import clean
 from hibernaut.models.protocol import Model, ModelSource
-from hibernaut.models.source import Models
-from hibernaut.state import ThreadState, TreeState, state_of, tree_of
+from hibernaut.state import ThreadState, state_of
 from hibernaut.stores.memory import MemoryStore
 from hibernaut.stores.owners import this_owner
 from hibernaut.stores.protocol import Outcome, Store, ThreadRow
-from hibernaut.tools.builtin import BUILT_IN
 from hibernaut.tools.results import fit
 from hibernaut.tools.results import outcome as outcome_of
 from hibernaut.tools.tokens import read as read_token
-from hibernaut.tools.tool import AnyTool, Tool, tool
+from hibernaut.tools.tool import AnyTool
 
 logger = logging.getLogger(__name__)
 
@@ -107,8 +99,8 @@ class AgentSystem:
     ) -> None:
         if max_slices < 1:
             raise ConfigurationError(f"max_slices is {max_slices}; with none at a time nothing would ever run")
-        self._tools = _by_name(tools)
-        self._models, self._model = _models(model, models)
+        self._tools = tools_by_name(tools)
+        self._models, self._model = models_and_default(model, models)
         self._store_given = store
         self._store: Store | None = None
         if options is not None:
@@ -244,7 +236,7 @@ class AgentSystem:
         authority: Authority | None = None,
         user: str = "",
         metadata: Mapping[str, Any] | None = None,
-    ) -> "ThreadHandle":
+    ) -> ThreadHandle:
         """Make an agent; it sleeps until it is spoken to.
 
         What it is launched with is stored and survives restarts.
@@ -273,10 +265,10 @@ class AgentSystem:
             raise UnknownThread(name)
         messages = [await self.user_message(name, message, None, user, None)] if message is not None else []
         for outcome in await self.store.create([thread], messages, self._clock.now()):
-            _refuse(outcome, name)
+            refuse(outcome, name)
         return await self.thread(name)
 
-    async def thread(self, thread_id: str) -> "ThreadHandle":
+    async def thread(self, thread_id: str) -> ThreadHandle:
         """Return the handle of a thread.
 
         Raises:
@@ -316,7 +308,7 @@ class AgentSystem:
             raise UnknownThread(thread_id)
         else:
             (outcome,) = await self.store.put([message], self._clock.now())
-        _refuse(outcome, thread_id)
+        refuse(outcome, thread_id)
         return message.message_id
 
     async def deliver(self, token: str, result: object, *, is_error: bool = False) -> None:
@@ -332,7 +324,7 @@ class AgentSystem:
         (stored,) = await self.store.put([message], self._clock.now(), blobs=outcome.blobs)
         if stored is Outcome.DUPLICATE:
             raise AlreadyAnswered(f"call {grant.call_id} has its answer already")
-        _refuse(stored, grant.thread_id)
+        refuse(stored, grant.thread_id)
 
     async def questions(self, root: str | None = None) -> list[OpenQuestion]:
         """Return what waits for a person, oldest first: in all of this tenant's threads, or in the tree of one root."""
@@ -397,6 +389,14 @@ class AgentSystem:
         except StoreCorrupt as error:
             raise VerificationFailed(f"what it inherits cannot be read: {error}") from error
         return verify_chain(rows, head.history, head.receipts, start)
+
+    async def prune(self, before: int) -> int:
+        """Remove this tenant's threads that closed before that moment (milliseconds since 1970); return how many.
+
+        A tree in which anything is open stays whole, but for the children in it that have ended and that no living one
+        inherits from.
+        """
+        return await self.store.prune(before, tenant=self._defaults.tenant)
 
     async def wait_idle(self) -> None:
         """Return when no thread of this process's engine has anything to do (sleeping and deferred ones have not)."""
@@ -508,179 +508,4 @@ class AgentSystem:
         command = replace(command, reason=clean(command.reason))
         message = InputMessage(self._ids.new("cmd"), thread_id, command, "operator")
         (outcome,) = await self.store.put([message], self._clock.now())
-        _refuse(outcome, thread_id)
-
-
-LONGEST_NAME = 200
-"""Characters of a thread id, a message id or a user."""
-
-
-def check_name(what: str, name: object) -> None:
-    """Check that something can be a name that is stored and shown.
-
-    Raises:
-        MalformedInput: saying why not.
-    """
-    if not isinstance(name, str) or not name or len(name) > LONGEST_NAME:
-        raise MalformedInput(f"a {what} is a text of 1 to {LONGEST_NAME} characters")
-    if not name.isprintable():
-        raise MalformedInput(f"the {what} {name!r} has characters in it that cannot be shown")
-
-
-class ThreadHandle:
-    """One thread. A handle is only a name: it can be dropped and taken again at any time, in any process."""
-
-    __slots__ = ("_system", "thread_id")
-
-    def __init__(self, system: AgentSystem, thread_id: str) -> None:
-        self._system = system
-        self.thread_id = thread_id
-
-    async def send(
-        self,
-        content: str | Content,
-        *,
-        message_id: str | None = None,
-        user: str = "",
-        metadata: Mapping[str, Any] | None = None,
-    ) -> str:
-        """Say something. Returns the message id; then it is stored. The same id twice is the same message.
-
-        Raises:
-            MalformedInput: it is blank. TooLarge. ThreadClosed.
-        """
-        system = self._system
-        message = await system.user_message(self.thread_id, content, message_id, user, metadata)
-        (outcome,) = await system.store.put([message], system.clock.now())
-        _refuse(outcome, self.thread_id)
-        return message.message_id
-
-    async def events(
-        self, after: str = "", *, follow: bool = True, tree: bool = False
-    ) -> AsyncGenerator[AgentEvent, None]:
-        """Yield what happened after a cursor, then (with `follow`) what happens, until the system is closed.
-
-        With `tree` also the events of all threads below this one, those that start later too; each says whose it is.
-        The cursors are of the tree then, and go with `tree` only.
-
-        Raises:
-            MalformedInput: `after` is no cursor.
-        """
-        feed, name = self._system.feed, self.thread_id
-        found = tree_events(feed, name, after, follow=follow) if tree else feed.events(name, after, follow=follow)
-        async with aclosing(found) as events:
-            async for event in events:
-                yield event
-
-    async def tree(self) -> TreeState:
-        """Return what the thread and all threads below it are now.
-
-        Raises:
-            UnknownThread: it was deleted.
-        """
-        row = await self._system.row(self.thread_id)
-        rows = await self._system.store.read_tree(row.root or row.thread_id)
-        return tree_of(rows, self.thread_id)
-
-    async def history(self, *, inherited: bool = False) -> list[Item]:
-        """Return everything in the history, oldest first; what a summary stands for too.
-
-        With `inherited`, what a child shares with the threads above it comes first.
-        """
-        store = self._system.store
-        row = await store.read_head(self.thread_id) if inherited else None
-        above = await inherited_items(store, decode_head(row.head).head.link, whole=True) if row is not None else []
-        rows = await store.read_log(self.thread_id)
-        return [*above, *[item for row in rows for item in decode_page(row.page)]]
-
-    async def receipts(self) -> list[Receipt]:
-        """Return the receipts, oldest first."""
-        return [decode_receipt(row.receipt) for row in await self._system.store.read_log(self.thread_id)]
-
-    async def state(self) -> ThreadState:
-        """Return what the thread is now.
-
-        Raises:
-            UnknownThread: it was deleted.
-        """
-        # The inbox first: what leaves it from now on shows in the head that is read after it.
-        inbox = await self._system.store.read_inbox(self.thread_id)
-        row = await self._system.row(self.thread_id)
-        now = self._system.clock.now()
-        return state_of(row, ready=any(_wakes(arrived, row.status, now) for arrived in inbox))
-
-    async def stop(self, reason: str = "") -> None:
-        """Stop the thread: what it says is cut short, its open calls are cancelled, what comes is held."""
-        await self._system.command(self.thread_id, Command("stop", reason=reason))
-
-    async def resume(self) -> None:
-        """Let a stopped or parked thread go on."""
-        await self._system.command(self.thread_id, Command("resume"))
-
-    async def close(self, reason: str = "") -> None:
-        """End the thread for good."""
-        await self._system.command(self.thread_id, Command("close", reason=reason))
-
-    async def compact(self) -> None:
-        """Replace the beginning of the history by a summary in what the model is shown; nothing is deleted."""
-        await self._system.command(self.thread_id, Command("compact"))
-
-    async def cancel(self, call_id: str, reason: str = "") -> None:
-        """Cancel one open call or subscription."""
-        await self._system.command(self.thread_id, Command("cancel", call_id, reason))
-
-    async def wait_idle(self) -> ThreadState:
-        """Return when the thread does nothing more by itself: it has answered, sleeps, or cannot go on.
-
-        A thread that waits for a working call (a deferred one too) is not idle; bound the wait with `asyncio.timeout`.
-        """
-        with self._system.feed.watch(self.thread_id) as moved:
-            while True:
-                moved.clear()
-                state = await self.state()
-                if state.activity in ("idle", "resting"):
-                    return state
-                await moved.wait()
-
-
-def _wakes(arrived: Delivered, status: Status, now: int) -> bool:
-    """Tell whether an input makes a thread of that status run; what a stopped one holds does not."""
-    content = arrived.message.content if arrived.message else None
-    if isinstance(content, Timer) and content.due > now:
-        return False
-    return status == "open" or (content is not None and urgency(content) == USER)
-
-
-def _refuse(outcome: Outcome, thread_id: str) -> None:
-    if outcome is Outcome.CLOSED:
-        raise ThreadClosed(thread_id)
-    if outcome is Outcome.UNKNOWN:
-        raise UnknownThread(thread_id)
-
-
-def _by_name(functions: Iterable[AnyTool | Callable[..., Any]]) -> dict[str, AnyTool]:
-    tools: dict[str, AnyTool] = {}
-    for_all = {entry.__name__ for entry in BUILT_IN}
-    for function in functions:
-        one = function if isinstance(function, Tool) else tool(function)
-        if one.name in for_all:
-            raise ConfigurationError(
-                f"{one.name!r} is a tool that every thread has; rename {one.where} with @tool(name=…)"
-            )
-        if one.name in tools:
-            both = f"{tools[one.name].where} and {one.where}"
-            raise ConfigurationError(f"two tools are called {one.name!r}, {both}: rename one with @tool(name=…)")
-        tools[one.name] = one
-    return tools
-
-
-def _models(model: Model | ModelSource | str | None, models: ModelSource | None) -> tuple[ModelSource, str]:
-    if isinstance(model, str):
-        source = models or Models({})
-        source.resolve(model)
-        return source, model
-    if model is None:
-        return models or Models({}), ""
-    if hasattr(model, "resolve"):
-        return cast("ModelSource", model), ""
-    return Models.of(model), "default"
+        refuse(outcome, thread_id)

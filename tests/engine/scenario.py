@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Any, TypeVar, cast
 
 from hibernaut.errors import StoreError
+from hibernaut.handle import ThreadHandle
 from hibernaut.kernel.head import Head, decode_head
 from hibernaut.messages.events import (
     AgentEvent,
@@ -39,7 +40,7 @@ from hibernaut.models.protocol import Model
 from hibernaut.models.scripted import Script, ScriptedModel
 from hibernaut.stores.memory import MemoryStore
 from hibernaut.stores.protocol import Store
-from hibernaut.system import AgentSystem, ThreadHandle
+from hibernaut.system import AgentSystem
 from hibernaut.testing.clock import ManualClock
 from hibernaut.testing.faults import FaultyStore, SimulatedCrash
 from hibernaut.tools.tool import AnyTool

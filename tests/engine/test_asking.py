@@ -8,6 +8,7 @@ import pytest
 
 from hibernaut.engine.answering import OpenQuestion
 from hibernaut.errors import AlreadyAnswered, MalformedInput, QuestionOver, UnknownQuestion
+from hibernaut.handle import ThreadHandle
 from hibernaut.kernel.limits import ThreadOptions
 from hibernaut.kernel.prepare import STILL_RUNNING
 from hibernaut.messages.events import QuestionAsked, QuestionEnded
@@ -16,7 +17,7 @@ from hibernaut.models.protocol import ModelRequest
 from hibernaut.models.scripted import ScriptedTurn, call, last_result, last_user_text, say, turn
 from hibernaut.stores.memory import MemoryStore
 from hibernaut.stores.protocol import DEAD_AFTER
-from hibernaut.system import AgentSystem, ThreadHandle
+from hibernaut.system import AgentSystem
 from hibernaut.testing.clock import ManualClock
 from hibernaut.tools.context import ToolContext
 from hibernaut.tools.tool import AnyTool, tool

@@ -16,6 +16,7 @@ import pytest
 from msgspec.structs import replace
 
 from hibernaut.errors import InputRefused, StoreBusy, StoreError
+from hibernaut.handle import ThreadHandle
 from hibernaut.kernel.limits import ThreadOptions
 from hibernaut.messages.items import CallItem, ResultItem, UserItem
 from hibernaut.models.errors import ConnectionLost, RateLimited
@@ -23,7 +24,7 @@ from hibernaut.models.protocol import ModelRequest
 from hibernaut.models.scripted import ScriptedModel, ScriptedTurn, call, fail, think, turn
 from hibernaut.stores.memory import MemoryStore
 from hibernaut.stores.protocol import DEAD_AFTER, Store
-from hibernaut.system import AgentSystem, ThreadHandle
+from hibernaut.system import AgentSystem
 from hibernaut.testing.clock import ManualClock, SequentialIds
 from hibernaut.tools.context import Deferred, ToolContext
 from hibernaut.tools.tool import AnyTool, tool

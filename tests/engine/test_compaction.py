@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 import pytest
 
 from hibernaut.errors import StoreBusy
+from hibernaut.handle import ThreadHandle
 from hibernaut.kernel.compaction import HEADING
 from hibernaut.kernel.limits import ThreadOptions
 from hibernaut.kernel.receipt import TurnCommit
@@ -42,7 +43,6 @@ from hibernaut.models.scripted import (
 )
 from hibernaut.stores.memory import MemoryStore
 from hibernaut.stores.protocol import LogRow
-from hibernaut.system import ThreadHandle
 from hibernaut.testing.clock import ManualClock
 from hibernaut.testing.faults import FaultPlan, FaultyStore, SimulatedCrash
 from hibernaut.testing.gates import Gate

@@ -10,6 +10,7 @@ import pytest
 from hibernaut.engine.local import LOOK_EVERY
 from hibernaut.engine.slice import INLINE_GRACE
 from hibernaut.errors import AlreadyAnswered, StoreBusy, TokenRefused, ToolError
+from hibernaut.handle import ThreadHandle
 from hibernaut.kernel.limits import ThreadOptions
 from hibernaut.kernel.prepare import STILL_RUNNING
 from hibernaut.messages.inputs import Event, InputMessage
@@ -20,7 +21,6 @@ from hibernaut.models.protocol import ModelRequest
 from hibernaut.models.scripted import ScriptedModel, ScriptedTurn, call, last_user_text, say, turn
 from hibernaut.stores.memory import MemoryStore
 from hibernaut.stores.protocol import Outcome
-from hibernaut.system import ThreadHandle
 from hibernaut.testing.clock import ManualClock
 from hibernaut.testing.faults import FaultyStore
 from hibernaut.tools.context import Deferred, ToolContext, ToolEvent

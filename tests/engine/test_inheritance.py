@@ -4,6 +4,7 @@ import pytest
 
 from hibernaut.codec import pack
 from hibernaut.errors import StoreCorrupt, VerificationFailed
+from hibernaut.handle import ThreadHandle
 from hibernaut.messages.items import (
     CallItem,
     Item,
@@ -18,7 +19,7 @@ from hibernaut.models.protocol import ModelRequest
 from hibernaut.models.scripted import ScriptedModel, ScriptedTurn, call, last_user_text, say, turn
 from hibernaut.stores.memory import MemoryStore
 from hibernaut.stores.protocol import LogRow
-from hibernaut.system import AgentSystem, ThreadHandle
+from hibernaut.system import AgentSystem
 from hibernaut.tools.tool import tool
 from tests.engine.scenario import head_of, run, system
 

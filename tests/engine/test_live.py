@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hibernaut.errors import MalformedInput, StoreFull
+from hibernaut.handle import ThreadHandle
 from hibernaut.kernel.limits import ThreadOptions
 from hibernaut.messages.events import (
     AgentEvent,
@@ -34,7 +35,7 @@ from hibernaut.models.protocol import ModelInfo, ModelRequest
 from hibernaut.models.scripted import ScriptedModel, call, fail, say, turn
 from hibernaut.stores.memory import MemoryStore
 from hibernaut.stores.protocol import DEAD_AFTER
-from hibernaut.system import AgentSystem, ThreadHandle
+from hibernaut.system import AgentSystem
 from hibernaut.testing.clock import ManualClock
 from hibernaut.testing.gates import Gate
 from hibernaut.tools.context import ToolContext

@@ -6,12 +6,12 @@ from collections.abc import AsyncGenerator, Callable
 import pytest
 
 from hibernaut.errors import AlreadyAnswered
+from hibernaut.handle import ThreadHandle
 from hibernaut.messages.items import CallItem
 from hibernaut.models.protocol import ModelRequest
 from hibernaut.models.scripted import ScriptedTurn, call, say
 from hibernaut.stores.memory import MemoryStore
 from hibernaut.stores.protocol import DEAD_AFTER
-from hibernaut.system import ThreadHandle
 from hibernaut.testing.clock import ManualClock
 from hibernaut.tools.context import Deferred, ToolContext, ToolEvent
 from hibernaut.tools.tool import tool

@@ -7,6 +7,7 @@ from contextlib import aclosing
 import pytest
 
 from hibernaut.errors import MalformedInput
+from hibernaut.handle import ThreadHandle
 from hibernaut.kernel.limits import ThreadOptions
 from hibernaut.messages.events import AgentEvent, Notice, TextChunk, ThreadSpawned
 from hibernaut.messages.items import EventItem
@@ -14,7 +15,7 @@ from hibernaut.messages.parts import plain_text
 from hibernaut.models.protocol import ModelRequest
 from hibernaut.models.scripted import ScriptedTurn, call, last_result, last_user_text, say, turn
 from hibernaut.stores.memory import MemoryStore
-from hibernaut.system import AgentSystem, ThreadHandle
+from hibernaut.system import AgentSystem
 from hibernaut.testing.gates import Gate
 from hibernaut.tools.tool import tool
 from tests.engine.scenario import head_of, run, story, system, until_told

@@ -23,12 +23,13 @@ from hibernaut.cli.terminal import DIM, Output, Printed, is_styled
 from hibernaut.cli.tools import load_tools
 from hibernaut.engine.answering import questions_of
 from hibernaut.errors import InputRefused
+from hibernaut.handle import ThreadHandle
 from hibernaut.ids import RandomIds
 from hibernaut.kernel.head import decode_head
 from hibernaut.messages.events import AgentEvent, Cursor, TextChunk
 from hibernaut.messages.parts import plain_text
 from hibernaut.messages.text import excerpt
-from hibernaut.system import AgentSystem, ThreadHandle
+from hibernaut.system import AgentSystem
 from hibernaut.tools.results import fit
 
 SHOWN_COMMITS = 16

@@ -1,9 +1,10 @@
 """Finding the thread that a user means."""
 
 from hibernaut.errors import MalformedInput, UnknownThread
+from hibernaut.handle import ThreadHandle
 from hibernaut.kernel.config import LaunchConfig, decode_config
 from hibernaut.kernel.head import decode_head
-from hibernaut.system import AgentSystem, ThreadHandle
+from hibernaut.system import AgentSystem
 
 PAGE = 500
 """Threads that are looked at in one transaction."""

@@ -5,10 +5,11 @@ from contextlib import aclosing, suppress
 from typing import Protocol
 
 from hibernaut.engine.answering import questions_of
+from hibernaut.handle import ThreadHandle
 from hibernaut.kernel.head import decode_head
 from hibernaut.messages.events import AgentEvent
 from hibernaut.state import ThreadState, state_of
-from hibernaut.system import AgentSystem, ThreadHandle
+from hibernaut.system import AgentSystem
 
 LOOK_EVERY = 0.1
 """Seconds between two looks at whether a call was deferred, which nothing announces."""

@@ -21,11 +21,12 @@ from hibernaut.cli.starting import Setting, check_new, check_old, existing
 from hibernaut.cli.terminal import Printed
 from hibernaut.cli.times import moment
 from hibernaut.cli.tools import load_tools
+from hibernaut.handle import ThreadHandle
 from hibernaut.ids import RandomIds
 from hibernaut.messages.events import Cursor, QuestionAsked
 from hibernaut.messages.parts import plain_text
 from hibernaut.state import ThreadState
-from hibernaut.system import AgentSystem, ThreadHandle
+from hibernaut.system import AgentSystem
 from hibernaut.tools.results import fit
 
 

@@ -9,7 +9,8 @@ from hibernaut.cli.finding import launched_with
 from hibernaut.cli.models import NOT_NAMED, NamedModels, full_name
 from hibernaut.cli.tools import Given
 from hibernaut.errors import UnknownThread
-from hibernaut.system import AgentSystem, ThreadHandle
+from hibernaut.handle import ThreadHandle
+from hibernaut.system import AgentSystem
 from hibernaut.tools.tool import Tool
 
 

@@ -1,0 +1,76 @@
+"""What is checked at the door of a system, and how it says no."""
+
+from collections.abc import Callable, Iterable
+from typing import Any, cast
+
+from hibernaut.errors import ConfigurationError, MalformedInput, ThreadClosed, UnknownThread
+from hibernaut.models.protocol import Model, ModelSource
+from hibernaut.models.source import Models
+from hibernaut.stores.protocol import Outcome
+from hibernaut.tools.builtin import BUILT_IN
+from hibernaut.tools.tool import AnyTool, Tool, tool
+
+LONGEST_NAME = 200
+"""Characters of a thread id, a message id or a user."""
+
+
+def check_name(what: str, name: object) -> None:
+    """Check that something can be a name that is stored and shown.
+
+    Raises:
+        MalformedInput: saying why not.
+    """
+    if not isinstance(name, str) or not name or len(name) > LONGEST_NAME:
+        raise MalformedInput(f"a {what} is a text of 1 to {LONGEST_NAME} characters")
+    if not name.isprintable():
+        raise MalformedInput(f"the {what} {name!r} has characters in it that cannot be shown")
+
+
+def refuse(outcome: Outcome, thread_id: str) -> None:
+    """Raise what a store said no with.
+
+    Raises:
+        ThreadClosed, UnknownThread.
+    """
+    if outcome is Outcome.CLOSED:
+        raise ThreadClosed(thread_id)
+    if outcome is Outcome.UNKNOWN:
+        raise UnknownThread(thread_id)
+
+
+def tools_by_name(functions: Iterable[AnyTool | Callable[..., Any]]) -> dict[str, AnyTool]:
+    """Return tools by their names; plain functions are made tools.
+
+    Raises:
+        ConfigurationError: two have one name, or a name is the runtime's own.
+    """
+    tools: dict[str, AnyTool] = {}
+    for_all = {entry.__name__ for entry in BUILT_IN}
+    for function in functions:
+        one = function if isinstance(function, Tool) else tool(function)
+        if one.name in for_all:
+            raise ConfigurationError(
+                f"{one.name!r} is a tool that every thread has; rename {one.where} with @tool(name=…)"
+            )
+        if one.name in tools:
+            both = f"{tools[one.name].where} and {one.where}"
+            raise ConfigurationError(f"two tools are called {one.name!r}, {both}: rename one with @tool(name=…)")
+        tools[one.name] = one
+    return tools
+
+
+def models_and_default(model: Model | ModelSource | str | None, models: ModelSource | None) -> tuple[ModelSource, str]:
+    """Return where models are found, and the name of the one that threads have which name none.
+
+    Raises:
+        ConfigurationError: there is no model of that name.
+    """
+    if isinstance(model, str):
+        source = models or Models({})
+        source.resolve(model)
+        return source, model
+    if model is None:
+        return models or Models({}), ""
+    if hasattr(model, "resolve"):
+        return cast("ModelSource", model), ""
+    return Models.of(model), "default"

@@ -1,0 +1,169 @@
+"""A `ThreadHandle` talks to one thread of a system."""
+
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing, suppress
+from typing import TYPE_CHECKING, Any
+
+from hibernaut.doors import refuse
+from hibernaut.engine.history import inherited_items
+from hibernaut.engine.trees import tree_events
+from hibernaut.errors import MalformedInput, ThreadClosed
+from hibernaut.kernel.head import Status, decode_head
+from hibernaut.kernel.receipt import Receipt, decode_receipt
+from hibernaut.messages.events import AgentEvent
+from hibernaut.messages.inputs import USER, Command, Delivered, urgency
+from hibernaut.messages.items import Item, decode_page
+from hibernaut.messages.parts import Content
+from hibernaut.state import ThreadState, TreeState, state_of, tree_of
+
+if TYPE_CHECKING:
+    from hibernaut.system import AgentSystem
+
+
+class ThreadHandle:
+    """One thread. A handle is only a name: it can be dropped and taken again at any time, in any process."""
+
+    __slots__ = ("_system", "thread_id")
+
+    def __init__(self, system: "AgentSystem", thread_id: str) -> None:
+        self._system = system
+        self.thread_id = thread_id
+
+    async def send(
+        self,
+        content: str | Content,
+        *,
+        message_id: str | None = None,
+        user: str = "",
+        metadata: Mapping[str, Any] | None = None,
+    ) -> str:
+        """Say something. Returns the message id; then it is stored. The same id twice is the same message.
+
+        Raises:
+            MalformedInput: it is blank. TooLarge. ThreadClosed.
+        """
+        system = self._system
+        message = await system.user_message(self.thread_id, content, message_id, user, metadata)
+        (outcome,) = await system.store.put([message], system.clock.now())
+        refuse(outcome, self.thread_id)
+        return message.message_id
+
+    async def events(
+        self, after: str = "", *, follow: bool = True, tree: bool = False
+    ) -> AsyncGenerator[AgentEvent, None]:
+        """Yield what happened after a cursor, then (with `follow`) what happens, until the system is closed.
+
+        With `tree` also the events of all threads below this one, those that start later too; each says whose it is.
+        The cursors are of the tree then, and go with `tree` only.
+
+        Raises:
+            MalformedInput: `after` is no cursor.
+        """
+        feed, name = self._system.feed, self.thread_id
+        found = tree_events(feed, name, after, follow=follow) if tree else feed.events(name, after, follow=follow)
+        async with aclosing(found) as events:
+            async for event in events:
+                yield event
+
+    async def tree(self) -> TreeState:
+        """Return what the thread and all threads below it are now.
+
+        Raises:
+            UnknownThread: it was deleted.
+        """
+        row = await self._system.row(self.thread_id)
+        rows = await self._system.store.read_tree(row.root or row.thread_id)
+        return tree_of(rows, self.thread_id)
+
+    async def history(self, *, inherited: bool = False) -> list[Item]:
+        """Return everything in the history, oldest first; what a summary stands for too.
+
+        With `inherited`, what a child shares with the threads above it comes first.
+        """
+        store = self._system.store
+        row = await store.read_head(self.thread_id) if inherited else None
+        above = await inherited_items(store, decode_head(row.head).head.link, whole=True) if row is not None else []
+        rows = await store.read_log(self.thread_id)
+        return [*above, *[item for row in rows for item in decode_page(row.page)]]
+
+    async def receipts(self) -> list[Receipt]:
+        """Return the receipts, oldest first."""
+        return [decode_receipt(row.receipt) for row in await self._system.store.read_log(self.thread_id)]
+
+    async def state(self) -> ThreadState:
+        """Return what the thread is now.
+
+        Raises:
+            UnknownThread: it was deleted.
+        """
+        # The inbox first: what leaves it from now on shows in the head that is read after it.
+        inbox = await self._system.store.read_inbox(self.thread_id)
+        row = await self._system.row(self.thread_id)
+        now = self._system.clock.now()
+        return state_of(row, ready=any(_wakes(arrived, row.status, now) for arrived in inbox))
+
+    async def stop(self, reason: str = "", *, tree: bool = False) -> None:
+        """Stop the thread: what it says is cut short, its open calls are cancelled, what comes is held.
+
+        With `tree` also all threads below it.
+        """
+        await self._steer(Command("stop", reason=reason), tree=tree)
+
+    async def resume(self, *, tree: bool = False) -> None:
+        """Let a stopped or parked thread go on; with `tree` also all threads below it."""
+        await self._steer(Command("resume"), tree=tree)
+
+    async def _steer(self, command: Command, *, tree: bool) -> None:
+        await self._system.command(self.thread_id, command)
+        for state in await self.tree() if tree else ():
+            if state.thread_id != self.thread_id and state.status != "closed":
+                with suppress(ThreadClosed):  # it has ended meanwhile
+                    await self._system.command(state.thread_id, command)
+
+    async def close(self, reason: str = "") -> None:
+        """End the thread for good."""
+        await self._system.command(self.thread_id, Command("close", reason=reason))
+
+    async def compact(self) -> None:
+        """Replace the beginning of the history by a summary in what the model is shown; nothing is deleted."""
+        await self._system.command(self.thread_id, Command("compact"))
+
+    async def delete(self) -> int:
+        """Remove a root, all threads below it, and everything that only they have; return how many threads that were.
+
+        What still works for them is not told; stop them before.
+
+        Raises:
+            UnknownThread: it is there no more. MalformedInput: it is no root.
+        """
+        row = await self._system.row(self.thread_id)
+        if row.root:
+            raise MalformedInput(
+                f"thread {self.thread_id} is part of the tree of {row.root}; delete that, or close this"
+            )
+        return await self._system.store.delete(self.thread_id)
+
+    async def cancel(self, call_id: str, reason: str = "") -> None:
+        """Cancel one open call or subscription."""
+        await self._system.command(self.thread_id, Command("cancel", call_id, reason))
+
+    async def wait_idle(self) -> ThreadState:
+        """Return when the thread does nothing more by itself: it has answered, sleeps, or cannot go on.
+
+        A thread that waits for a working call (a deferred one too) is not idle; bound the wait with `asyncio.timeout`.
+        """
+        with self._system.feed.watch(self.thread_id) as moved:
+            while True:
+                moved.clear()
+                state = await self.state()
+                if state.activity in ("idle", "resting"):
+                    return state
+                await moved.wait()
+
+
+def _wakes(arrived: Delivered, status: Status, now: int) -> bool:
+    """Tell whether an input makes a thread of that status run; what a stopped one holds does not."""
+    content = arrived.message.content if arrived.message else None
+    if arrived.due > now:
+        return False
+    return status == "open" or (content is not None and urgency(content) == USER)
