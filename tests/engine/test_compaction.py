@@ -5,7 +5,9 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from typing import Any, TypeVar
 
 import pytest
+from msgspec.structs import replace
 
+from hibernaut.engine.transcripts import Transcripts
 from hibernaut.errors import StoreBusy
 from hibernaut.handle import ThreadHandle
 from hibernaut.kernel.compaction import HEADING
@@ -340,6 +342,25 @@ def test_what_is_kept_is_the_same_for_who_remembers_and_for_who_reads() -> None:
             after = again.requests[-1].transcript
             assert list(after[: len(before)]) == list(before)
             assert len(after) == len(before) + 2
+
+    run(scenario)
+
+
+def test_a_transcript_in_memory_from_before_the_summary_of_another_engine_is_not_used() -> None:
+    store = MemoryStore()
+
+    async def scenario() -> None:
+        async with system(model_of(), store=store) as it:
+            agent = await it.launch()
+            await talk(agent, *TALK)
+            head = await head_of(agent)
+            assert head.summary is not None
+            transcripts = Transcripts(store)
+            old = await transcripts.at(replace(head, summary=None, version=head.summary.version - 1))
+            assert old.transcript.items[0] == UserItem(TALK[0])
+            new = await transcripts.at(head)
+            assert HEADING in str(new.transcript.items[0])
+            assert TALK[0] not in [item.content for item in new.transcript.items if isinstance(item, UserItem)]
 
     run(scenario)
 
@@ -691,6 +712,24 @@ def test_a_summary_that_fails_for_now_is_tried_again_later_like_any_completion(e
             assert len(await notices_of(agent, "retry")) == 1
             assert (await agent.history())[-1] == TextItem(f"About Question 6: {LONG}")
             assert (await head_of(agent)).attempts == 0
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("end", [InvalidRequest("no"), say(""), say("They talked.")], ids=["failed", "bad", "good"])
+def test_whatever_a_summary_comes_to_after_a_failure_the_completion_follows(end: Playable) -> None:
+    clock = ManualClock()
+    model = model_of(summaries=[RateLimited("slow down"), end], clock=clock)
+
+    async def scenario() -> None:
+        async with system(model, clock=clock) as it:
+            agent = await it.launch()
+            await talk(agent, *TALK[:5])
+            await agent.send(TALK[5])
+            await until_activity(agent, "retrying")
+            await pass_time(clock, 5 * SECOND)
+            assert (await agent.state()).activity == "idle"
+            assert (await agent.history())[-1] == TextItem(f"About Question 6: {LONG}")
 
     run(scenario)
 

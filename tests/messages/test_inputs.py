@@ -99,6 +99,9 @@ def test_fields_that_a_newer_version_added_to_an_input_are_left_aside(content: I
         (["event", "call_a", "a push"], Event("call_a", "a push")),
         (["timer", "retry", 5], Timer("retry", 5)),
         (["command", "stop"], Command("stop")),
+        (["report", "thread_c"], Report("thread_c")),
+        (["question", "q1", "call_a", "May I?", ["Yes"]], Question("q1", "call_a", "May I?", ("Yes",))),
+        (["answer", "q1", 0], Answer("q1", 0)),
     ],
 )
 def test_fields_that_an_older_version_did_not_write_have_their_defaults(

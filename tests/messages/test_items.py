@@ -133,6 +133,11 @@ def test_fields_that_a_newer_version_added_to_an_item_are_left_aside(item: Item,
     [
         (["u", "Hello"], UserItem("Hello")),
         (["a", "Hi"], TextItem("Hi")),
+        (["s", "So far.", 12], SummaryItem("So far.", 12)),
+        (
+            ["e", "call_e", "call_a", "watch", "{}", "a push", "report", True, True, "[]"],
+            EventItem("call_e", "call_a", "watch", "{}", "a push", "report", True, True, "[]"),
+        ),
         (["r", "anthropic", b""], ReasoningItem("anthropic", b"")),
         (["c", "call_a", "build"], CallItem("call_a", "build")),
         (["t", "call_a", "fine"], ResultItem("call_a", "fine")),
