@@ -277,12 +277,14 @@ class AgentSystem:
         await self.row(thread_id)
         return ThreadHandle(self, thread_id)
 
-    async def threads(self, *, limit: int = 100, before: tuple[int, str] | None = None) -> list[ThreadState]:
-        """Return this tenant's threads, the last updated first.
+    async def threads(
+        self, *, limit: int = 100, before: tuple[int, str] | None = None, roots: bool = False
+    ) -> list[ThreadState]:
+        """Return this tenant's threads, the last updated first; with `roots` only those that no other thread has made.
 
         `before` is (updated, thread_id) of the last one seen: the ones after it are returned.
         """
-        rows = await self.store.list_threads(self._defaults.tenant, limit=limit, before=before)
+        rows = await self.store.list_threads(self._defaults.tenant, limit=limit, before=before, roots=roots)
         return [state_of(row, ready=False) for row in rows]
 
     async def send(

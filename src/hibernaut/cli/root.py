@@ -34,7 +34,7 @@ COMMANDS = {
     "deliver": ("hibernaut.cli.deliver:deliver", "Bring the result of a deferred call."),
     "inbox": ("hibernaut.cli.inbox:inbox", "See what waits for a person."),
     "answer": ("hibernaut.cli.inbox:answer", "Answer a question."),
-    "threads": ("hibernaut.cli.trees:threads", "See, stop and resume threads."),
+    "threads": ("hibernaut.cli.threads:threads", "See, stop and resume threads."),
     "receipts": ("hibernaut.cli.receipts:receipts", "Show the runtime's own record of a thread."),
     "verify": ("hibernaut.cli.receipts:verify", "Check that histories are what their receipts say."),
     "bench": ("hibernaut.cli.bench:bench", "Measure this machine."),

@@ -9,7 +9,8 @@ from hibernaut.cli.finding import find_thread
 from hibernaut.cli.running import opened, run_async
 from hibernaut.cli.starting import Setting
 from hibernaut.cli.terminal import columns, cut, safe, table
-from hibernaut.cli.threads import threads, what_it_does, with_thread
+from hibernaut.cli.threads.group import threads, with_thread
+from hibernaut.cli.threads.listing import what_it_does
 from hibernaut.cli.times import ago
 from hibernaut.messages.text import shorten
 from hibernaut.state import ThreadState, TreeState
