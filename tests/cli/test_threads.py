@@ -35,7 +35,7 @@ def test_threads_are_listed_the_last_updated_first(invoke: Invoke) -> None:
     invoke("run", "one", "--thread", "first", "--model", "echo", *STORE)
     invoke("run", "call ask", "--thread", "second", *MODEL, *STORE, "--no-wait")
     heads, *rows = [line.split() for line in invoke("threads", "list", *STORE).stdout.splitlines()]
-    assert heads == ["THREAD", "STATE", "ITEMS", "INBOX", "UPDATED", "WAITS", "FOR", "TITLE"]
+    assert heads == ["THREAD", "STATE", "ITEMS", "INBOX", "BELOW", "UPDATED", "WAITS", "FOR", "TITLE"]
     assert [row[:4] for row in rows] == [["second", "waiting", "2", "0"], ["first", "idle", "2", "0"]]
     assert rows[0][-1] == "ask"
 
@@ -147,7 +147,7 @@ def test_a_child_shows_what_it_inherited_when_asked_for_everything(invoke: Invok
     spawn = 'call spawn_thread {"instructions": "Count.", "child_of": []}'
     invoke("run", spawn, "--thread", "t", *MODEL, *STORE)
     serve_until_idle()
-    listed = [json.loads(line) for line in invoke("threads", "list", *STORE, "--json").stdout.splitlines()]
+    listed = [json.loads(line) for line in invoke("threads", "list", "--all", *STORE, "--json").stdout.splitlines()]
     (child,) = [state["thread_id"] for state in listed if state["thread_id"] != "t"]
     own = invoke("threads", "history", child, *STORE).stdout
     assert spawn not in own
@@ -198,3 +198,79 @@ def test_a_command_that_talks_to_one_thread_leaves_the_others_alone(invoke: Invo
     invoke("send", "t", "two", *STORE)
     invoke("run", "other", "--thread", "other", "--model", "echo", *STORE)
     assert json.loads(invoke("threads", "show", "t", *STORE, "--json").stdout)["waiting"] == 1
+
+
+# Trees
+
+
+def spawned(invoke: Invoke) -> str:
+    """Make a thread with a child that has answered; return the child's id."""
+    invoke("run", 'call spawn_thread {"instructions": "Count.", "child_of": []}', "--thread", "t", *MODEL, *STORE)
+    listed = [json.loads(line) for line in invoke("threads", "list", "--all", *STORE, "--json").stdout.splitlines()]
+    (child,) = [state["thread_id"] for state in listed if state["thread_id"] != "t"]
+    return str(child)
+
+
+def test_a_list_leaves_out_what_other_threads_have_made(invoke: Invoke) -> None:
+    spawned(invoke)
+    (row,) = invoke("threads", "list", *STORE).stdout.splitlines()[1:]
+    assert row.split()[:5] == ["t", "idle", row.split()[2], "0", "1"]
+
+
+def test_a_tree_is_drawn(invoke: Invoke) -> None:
+    child = spawned(invoke)
+    _, root, below = invoke("threads", "tree", "t", *STORE).stdout.splitlines()
+    assert root.split()[:2] == ["t", "idle"]
+    assert below.startswith(f"└─ {child}")
+    assert below.endswith("Count.")
+    record = json.loads(invoke("threads", "tree", "t", *STORE, "--json").stdout)
+    assert [one["thread_id"] for one in record["children"]] == [child]
+    assert (record["living_children"], record["children"][0]["parent"]) == (1, "t")
+
+
+def test_a_closed_thread_closes_what_is_below_it_and_is_left_out_of_the_tree(invoke: Invoke) -> None:
+    child = spawned(invoke)
+    assert invoke("threads", "close", "t", *STORE, "--reason", "over").exit_code == 0
+    serve_until_idle()
+    result = invoke("threads", "tree", "t", *STORE)
+    assert child not in result.stdout
+    assert "1 more has ended" in result.stderr
+    assert child in invoke("threads", "tree", "t", "--all", *STORE).stdout
+
+
+def test_a_tree_is_stopped_and_resumed_as_a_whole(invoke: Invoke) -> None:
+    child = spawned(invoke)
+    invoke("threads", "stop", "t", "--tree", *STORE)
+    serve_until_idle()
+    states = [invoke("threads", "show", name, *STORE).stdout for name in ("t", child)]
+    assert ["State    stopped" in state for state in states] == [True, True]
+    invoke("threads", "resume", "t", "--tree", *STORE)
+    serve_until_idle()
+    states = [invoke("threads", "show", name, *STORE).stdout for name in ("t", child)]
+    assert ["State    open" in state for state in states] == [True, True]
+
+
+def test_c66_a_conversation_is_deleted_with_all_below_it_and_only_when_that_is_meant(invoke: Invoke) -> None:
+    child = spawned(invoke)
+    result = invoke("threads", "delete", "t", *STORE)
+    assert result.exit_code == 2
+    assert "t and 1 below it would be removed for good" in result.stderr
+    assert invoke("threads", "delete", child, "--yes", *STORE).exit_code != 0
+    assert invoke("threads", "delete", "t", "--yes", *STORE).stdout == "removed: 2 threads\n"
+    assert invoke("threads", "list", "--all", *STORE).stdout == ""
+
+
+def test_c66_what_ended_long_ago_is_pruned_and_the_rest_is_not(invoke: Invoke) -> None:
+    spawned(invoke)
+    invoke("send", "other", "hello", *STORE)
+    invoke("threads", "close", "t", *STORE)
+    serve_until_idle()
+    assert invoke("threads", "prune", *STORE).stdout == "removed: 0 threads\n"
+    assert invoke("threads", "prune", "--older-than", "0h", *STORE).stdout == "removed: 2 threads\n"
+    assert [line.split()[0] for line in invoke("threads", "list", *STORE).stdout.splitlines()[1:]] == ["other"]
+
+
+@pytest.mark.parametrize("age", ["", "3", "-1d", "1y", "1.5h"])
+def test_what_is_no_age_is_refused(age: str, invoke: Invoke) -> None:
+    invoke("send", "t", "hello", *STORE)
+    assert invoke("threads", "prune", "--older-than", age, *STORE).exit_code == 2

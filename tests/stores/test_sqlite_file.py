@@ -214,7 +214,7 @@ def test_c64_a_file_that_was_cut_off_is_refused_even_if_its_log_is_not_empty(tmp
         await store.put([user("last")], START)
         copy = tmp_path / "copy"
         copy.mkdir()
-        (copy / "agents.db").write_bytes((tmp_path / "agents.db").read_bytes()[: 30 * 4_096])
+        (copy / "agents.db").write_bytes((tmp_path / "agents.db").read_bytes()[: -8 * 4_096])
         shutil.copy(tmp_path / "agents.db-wal", copy)
         await store.close()
 
