@@ -477,8 +477,7 @@ def test_the_running_estimate_is_that_of_the_items(own: list[Item], inherited: l
     sizes.inherit(inherited)
     for item in own:
         sizes.extend([item])
-    assert sizes.tokens == items_tokens([*inherited, *own])
-    assert sizes.count == len(own)
+    assert sizes.shown() == items_tokens([*inherited, *own])
 
     def capped(counted: Sequence[Item]) -> int:
         def cut(item: Item) -> bool:
@@ -504,7 +503,7 @@ def test_the_mark_may_be_where_the_count_stands() -> None:
     sizes.mark(5)
     assert sizes.since(5) == items_tokens([UserItem(WORD)])
     sizes.mark(3)
-    assert sizes.since(3) == sizes.tokens
+    assert sizes.since(3) == sizes.shown()
 
 
 def test_every_kind_of_item_has_its_size() -> None:

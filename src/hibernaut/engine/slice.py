@@ -19,12 +19,12 @@ from hibernaut.errors import ConfigurationError, ModelError
 from hibernaut.kernel.commit import Disposition, Effect
 from hibernaut.kernel.compaction import Pressure, give_up
 from hibernaut.kernel.draft import Draft
-from hibernaut.kernel.fold import Failure, fold_failure, fold_interrupted, fold_turn
+from hibernaut.kernel.fold import Failure, fold_failure, fold_interrupted, fold_turn, spawns
 from hibernaut.kernel.head import Head, decode_head
 from hibernaut.kernel.prepare import may_spawn, prepare
 from hibernaut.kernel.receipt import TurnCommit
 from hibernaut.kernel.seal import Asked, seal
-from hibernaut.kernel.turn import TurnBuffer, TurnCall
+from hibernaut.kernel.turn import TurnBuffer
 from hibernaut.messages.inputs import Delivered
 from hibernaut.messages.stream import StreamPiece
 from hibernaut.models.errors import ConnectionLost, ModelDefect, Refused
@@ -296,7 +296,7 @@ class SliceRunner:
         except (ModelError, ConfigurationError) as error:
             self._failed(draft, error)
             return
-        if any(isinstance(part, TurnCall) and part.name == "spawn_thread" for part in turn.parts):
+        if spawns(turn):
             draft.family = await self._family(head)
         fold_turn(draft, turn, launch.table)
         asked.turn, asked.usage = TurnCommit.COMPLETE, turn.usage

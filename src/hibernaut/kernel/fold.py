@@ -110,6 +110,11 @@ def fold_turn(draft: Draft, turn: Turn, judge: CallJudge) -> None:
         questions.sweep(draft)
 
 
+def spawns(turn: Turn) -> bool:
+    """Tell whether the model wants a child."""
+    return "spawn_thread" in [part.name for part in turn.parts if isinstance(part, TurnCall)]
+
+
 def _store(draft: Draft, said: Sequence[TurnPart], judge: CallJudge, cut: str) -> list[Call]:
     """Take all that was said into the history, and find out what is to be done with each call."""
     calls: list[Call] = []

@@ -79,59 +79,74 @@ def may_be_cut(item: Item) -> bool:
 
 
 class Sizes:
-    """Keeps the estimate of a transcript while it grows: work follows what is new."""
+    """Keeps the estimate of a transcript while it grows: work follows what is new, and is done when somebody asks."""
 
-    __slots__ = ("_large", "_marked", "_marked_tokens", "count", "largest", "tokens")
+    __slots__ = ("_count", "_large", "_largest", "_marked", "_marked_tokens", "_tokens", "_waiting")
 
     def __init__(self, count: int = 0) -> None:
-        self.count = count
-        """Items of the thread's own so far."""
-        self.tokens = 0
-        """All items as they are."""
-        self.largest = 0
-        """The largest item that may be cut."""
+        self._count = count
+        self._tokens = 0
+        self._largest = 0
         self._large: list[tuple[int, int]] = []
         self._marked = -1
         self._marked_tokens = -1
+        self._waiting: list[tuple[Item, ...] | int] = []
+        """What was taken in and not measured yet, and marks between."""
+
+    @property
+    def largest(self) -> int:
+        """The largest item that may be cut."""
+        self._settle()
+        return self._largest
 
     def mark(self, count: int) -> None:
         """Note that what is new will be measured from number `count` of the thread's own items on."""
-        if count == self._marked:
-            return
-        self._marked, self._marked_tokens = count, self.tokens if count == self.count else -1
+        self._waiting.append(count)
 
     def inherit(self, items: Iterable[Item]) -> None:
         """Take what comes before the thread's own items."""
+        self._settle()
         for item in items:
             self._take(item)
 
     def extend(self, items: Iterable[Item]) -> None:
         """Take the next of the thread's own items."""
-        for item in items:
-            self.count += 1
-            self._take(item)
-            if self.count == self._marked:
-                self._marked_tokens = self.tokens
+        self._waiting.append(tuple(items))
+
+    def _settle(self) -> None:
+        for one in self._waiting:
+            if isinstance(one, int):
+                if one != self._marked:
+                    self._marked, self._marked_tokens = one, self._tokens if one == self._count else -1
+                continue
+            for item in one:
+                self._count += 1
+                self._take(item)
+                if self._count == self._marked:
+                    self._marked_tokens = self._tokens
+        self._waiting.clear()
 
     def _take(self, item: Item) -> None:
         tokens = item_tokens(item)
-        self.tokens += tokens
+        self._tokens += tokens
         if tokens >= LARGE and may_be_cut(item):
-            self._large.append((self.count, tokens))
-            self.largest = max(self.largest, tokens)
+            self._large.append((self._count, tokens))
+            self._largest = max(self._largest, tokens)
 
     def shown(self, cap: int = 0) -> int:
         """Return the estimate when no item that may be cut is shown with more than `cap` tokens (0: all whole)."""
-        return self.tokens - self._excess(cap, 0)
+        self._settle()
+        return self._tokens - self._excess(cap, 0)
 
     def since(self, count: int, cap: int = 0) -> int:
         """Return the estimate of the items after number `count` of the thread's own, or of all if that is unknown."""
+        self._settle()
         if count != self._marked or self._marked_tokens < 0:
             return self.shown(cap)
-        return self.tokens - self._marked_tokens - self._excess(cap, count + 1)
+        return self._tokens - self._marked_tokens - self._excess(cap, count + 1)
 
     def _excess(self, cap: int, first: int) -> int:
-        if not cap or self.largest <= cap:
+        if not cap or self._largest <= cap:
             return 0
         return sum(tokens - cap for number, tokens in self._large if tokens > cap and number >= first)
 

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Iterator
 from itertools import count
 from typing import Generic, Protocol, TypeVar
 
+from hibernaut.kernel.commit import SliceCommit
 from hibernaut.messages.inputs import UPKEEP, USER, InputMessage
 from hibernaut.stores.protocol import CLAIM_MESSAGES
 
@@ -132,3 +133,23 @@ class LongInbox(Generic[L]):
 
     def _is_current(self, entry: tuple[int, int, L]) -> bool:
         return entry[0] == entry[2].due and self._is_here(entry)
+
+
+def named(inbox: "LongInbox[L] | list[L] | None", commit: SliceCommit) -> dict[str, L]:
+    """Return the messages that a commit names; of a short inbox, all."""
+    if isinstance(inbox, LongInbox):
+        return inbox.find(commit.consumed, commit.dropped, [name for name, _ in commit.deferred])
+    return {letter.message.message_id: letter for letter in inbox or ()}
+
+
+def changed(
+    inbox: "LongInbox[L] | list[L] | None", found: Iterable[str], left: dict[str, L], deferred: Iterable[tuple[L, int]]
+) -> "LongInbox[L] | list[L] | None":
+    """Return an inbox as a commit leaves it: of those that it names, some are left, and some of these deferred."""
+    if isinstance(inbox, LongInbox):
+        for letter, moment in deferred:
+            inbox.defer(letter, moment)
+        return inbox.remove([name for name in found if name not in left])
+    for letter, moment in deferred:
+        letter.due, letter.deferred = moment, True
+    return list(left.values()) or None

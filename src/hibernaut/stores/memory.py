@@ -28,7 +28,7 @@ from hibernaut.stores.known import digest_of as _digest
 from hibernaut.stores.known import excluding as _without
 from hibernaut.stores.known import has as _has
 from hibernaut.stores.known import including as _with
-from hibernaut.stores.letters import SHORT, LongInbox
+from hibernaut.stores.letters import SHORT, LongInbox, changed, named
 from hibernaut.stores.memory_trees import MemoryTrees
 from hibernaut.stores.owners import certainly_gone, process_name
 from hibernaut.stores.protocol import (
@@ -157,9 +157,10 @@ class MemoryStore(MemoryTrees):
         self, messages: Sequence[InputMessage], now: int, *, due: int = 0, blobs: Sequence[Blob] = ()
     ) -> list[Outcome]:
         letters = [_letter(message, now, due) for message in messages]
-        kept = [(blob.digest, _exact(blob.data)) for blob in blobs]
-        for digest, data in kept:
-            self._keep(self._blobs, digest, data)
+        if blobs:
+            kept = [(blob.digest, _exact(blob.data)) for blob in blobs]
+            for digest, data in kept:
+                self._keep(self._blobs, digest, data)
         outcomes = [self._deliver(letter, digest, now) for letter, digest in letters]
         self._tell()
         return outcomes
@@ -179,13 +180,13 @@ class MemoryStore(MemoryTrees):
             raise StaleClaim(f"{thread.thread_id!r} has version {thread.version}; {commit.version} does not follow it")
         at = commit.at
         head = _exact(commit.head)
-        inbox = _named(thread.inbox, commit)
+        inbox = named(thread.inbox, commit)
         found = tuple(inbox)
         learned = [_digest(name) for name in commit.consumed if inbox.pop(name, None) is None]
-        forgotten = [_digest(name) for name in commit.dropped if inbox.pop(name, None) is not None]
-        deferred = [(inbox[name], moment) for name, moment in commit.deferred if name in inbox]
-        made = [_new(new) for new in commit.spawned]
-        letters = [_letter(out.message, at, out.due) for out in commit.outgoing]
+        forgotten = [_digest(name) for name in commit.dropped if inbox.pop(name, None)] if commit.dropped else ()
+        deferred = [(inbox[name], moment) for name, moment in commit.deferred if name in inbox] if inbox else []
+        made = [_new(new) for new in commit.spawned] if commit.spawned else ()
+        letters = [_letter(out.message, at, out.due) for out in commit.outgoing] if commit.outgoing else ()
         owed = [
             (one.request_id, EffectRow(one, thread.thread_id, "pending", owner.engine_id, at)) for one in commit.effects
         ]
@@ -194,22 +195,20 @@ class MemoryStore(MemoryTrees):
         thread.version = commit.version
         self._bytes += len(head) - len(thread.head) + len(commit.page) + len(commit.receipt)
         thread.head = head
-        self._set_status(thread, commit.status)
-        self._ask(thread, commit.asking)
+        if thread.status != commit.status:
+            self._set_status(thread, commit.status)
+        if commit.asking or self._asking:
+            self._ask(thread, commit.asking)
         thread.updated = at
-        thread.inbox = _changed(thread.inbox, found, inbox, deferred)
-        for digest in learned:
-            if not _has(thread.known, digest):
-                thread.known = _with(thread.known, digest)
-                self._bytes += len(digest)
-        for digest in forgotten:
-            thread.known = _without(thread.known, digest)
-            self._bytes -= len(digest)
+        thread.inbox = changed(thread.inbox, found, inbox, deferred)
+        if learned or forgotten:
+            self._learn(thread, learned, forgotten)
         for request_id in commit.settled:
             self._settle(request_id)
         for request_id, row in owed:
             self._owe(thread, owner, request_id, row)
-        self._add(made, thread.tenant)
+        if made:
+            self._add(made, thread.tenant)
         thread.continues = at if commit.continues else None
         thread.not_before = 0
         thread.tries = 1 if keep else 0
@@ -219,7 +218,17 @@ class MemoryStore(MemoryTrees):
         self._schedule(thread, at)
         for letter, digest in letters:
             self._deliver(letter, digest, at, sent=True)
-        self._tell()
+        if self._news:
+            self._tell()
+
+    def _learn(self, thread: _Thread, learned: Iterable[bytes], forgotten: Iterable[bytes]) -> None:
+        for digest in learned:
+            if not _has(thread.known, digest):
+                thread.known = _with(thread.known, digest)
+                self._bytes += len(digest)
+        for digest in forgotten:
+            thread.known = _without(thread.known, digest)
+            self._bytes -= len(digest)
 
     async def release(self, claim: Claim, not_before: int = 0) -> None:
         with suppress(StaleClaim):
@@ -416,7 +425,8 @@ class MemoryStore(MemoryTrees):
 
     def _schedule(self, thread: _Thread, now: int = 0) -> None:
         """Find the place of a thread in the queues anew."""
-        self._withdraw(thread)
+        if thread.wake is not None:
+            self._withdraw(thread)
         if thread.inbox is None and thread.continues is None:
             return
         if thread.status == "closed" or not (thread.owner is None or thread.owner.silent):
@@ -568,26 +578,6 @@ def _new(new: NewThread) -> tuple[_Thread, bytes, bytes, str]:
 
 def _letter(message: InputMessage, now: int, due: int) -> tuple[_Letter, bytes]:
     return _Letter(message, now, due or now, urgency(message.content)), _digest(message.message_id)
-
-
-def _named(inbox: _Inbox, commit: SliceCommit) -> dict[str, _Letter]:
-    """Return the messages that a commit names; of a short inbox, all."""
-    if isinstance(inbox, LongInbox):
-        return inbox.find(commit.consumed, commit.dropped, [name for name, _ in commit.deferred])
-    return {letter.message.message_id: letter for letter in inbox or ()}
-
-
-def _changed(
-    inbox: _Inbox, named: Iterable[str], left: dict[str, _Letter], deferred: Iterable[tuple[_Letter, int]]
-) -> _Inbox:
-    """Return an inbox as a commit leaves it: of those that were named, some are left, and some of these deferred."""
-    if isinstance(inbox, LongInbox):
-        for letter, moment in deferred:
-            inbox.defer(letter, moment)
-        return inbox.remove([name for name in named if name not in left])
-    for letter, moment in deferred:
-        letter.due, letter.deferred = moment, True
-    return list(left.values()) or None
 
 
 def _is_current(entry: _Entry) -> bool:
