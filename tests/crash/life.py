@@ -14,13 +14,23 @@ from typing import TypeVar
 
 import msgspec
 
+from hibernaut.engine.history import chain_start
 from hibernaut.errors import AlreadyAnswered, QuestionOver, StoreBusy
 from hibernaut.kernel.head import Head, decode_head
 from hibernaut.kernel.limits import ThreadOptions
 from hibernaut.messages.inputs import Command, Delivered, InputMessage, Timer
-from hibernaut.messages.items import CallItem, Item, NoticeItem, QuestionItem, ResultItem, UserItem, decode_page
+from hibernaut.messages.items import (
+    CallItem,
+    Item,
+    NoticeItem,
+    QuestionItem,
+    ResultItem,
+    TextItem,
+    UserItem,
+    decode_page,
+)
 from hibernaut.models.scripted import ScriptedModel, ScriptFunction
-from hibernaut.stores.protocol import EffectRow, Store
+from hibernaut.stores.protocol import EffectRow, LogRow, Store, ThreadRow
 from hibernaut.system import AgentSystem
 from hibernaut.testing.clock import ManualClock
 from hibernaut.testing.faults import FaultPlan, FaultyStore, SimulatedCrash
@@ -51,12 +61,27 @@ class Seen(msgspec.Struct):
     """What a thread is at one moment."""
 
     head: Head
+    log: list[LogRow]
     items: list[Item]
     inbox: tuple[Delivered, ...]
     effects: list[EffectRow]
+    start: bytes = b""
+    """The digest that its chain starts from."""
+    tree: "dict[str, Seen]" = {}
+    """It and all threads below it, in the order they were made."""
+
+    @property
+    def children(self) -> "list[Seen]":
+        """The threads below it."""
+        return list(self.tree.values())[1:]
 
     def said(self, text: str) -> bool:
+        """Tell whether somebody said this to the thread."""
         return any(isinstance(item, UserItem) and item.content == text for item in self.items)
+
+    def says(self, text: str) -> bool:
+        """Tell whether the thread's model has said this."""
+        return any(isinstance(item, TextItem) and item.text == text for item in self.items)
 
     def notices(self, kind: str) -> bool:
         return any(isinstance(item, NoticeItem) and item.kind == kind for item in self.items)
@@ -76,11 +101,22 @@ class Seen(msgspec.Struct):
 
 
 async def look(store: Store) -> Seen:
-    """Look at the thread as it is stored."""
-    row = await store.read_head(THREAD)
-    head = decode_head(row.head).head if row else Head(THREAD, b"", b"")
-    items = [item for entry in await store.read_log(THREAD) for item in decode_page(entry.page)]
-    return Seen(head, items, await store.read_inbox(THREAD), await store.read_effects(THREAD))
+    """Look at the tree as it is stored. What is seen of its threads belongs to one moment."""
+    while True:
+        rows = await store.read_tree(THREAD)
+        if not rows:
+            return Seen(Head(THREAD, b"", b""), [], [], (), [])
+        tree = {row.thread_id: await _look_at(store, row) for row in rows}
+        if await store.read_tree(THREAD) == rows:
+            tree[THREAD].tree = tree
+            return tree[THREAD]
+
+
+async def _look_at(store: Store, row: ThreadRow) -> Seen:
+    head, log = decode_head(row.head).head, await store.read_log(row.thread_id)
+    items = [item for entry in log for item in decode_page(entry.page)]
+    inbox, effects = await store.read_inbox(row.thread_id), await store.read_effects(row.thread_id)
+    return Seen(head, log, items, inbox, effects, await chain_start(store, head.link))
 
 
 class Life:
@@ -158,11 +194,11 @@ class Life:
                 await _insist(lambda: self.system.answer(name, choice))
 
     async def look(self) -> Seen:
-        """Look at the thread, past everything that can die."""
+        """Look at the tree, past everything that can die."""
         return await look(self._store)
 
     async def until(self, condition: Callable[[Seen], bool]) -> Seen:
-        """Return when the thread is so far."""
+        """Return when the tree is so far; the condition is told of its root."""
         while True:
             self.faulty.moved.clear()
             seen = await self.look()
@@ -171,12 +207,16 @@ class Life:
             await self.faulty.moved.wait()
 
     async def settle(self) -> None:
-        """Let the thread go on until it rests for good. Time passes when nothing else can happen."""
+        """Let the tree go on until it rests for good. Time passes when nothing else can happen."""
         while True:
-            seen = await self.until(self._nothing_now)
-            if not seen.timers() or seen.head.status != "open":
+            seen = await self.until(self._rests)
+            timers = [due for one in seen.tree.values() if one.head.status == "open" for due in one.timers()]
+            if not timers:
                 return
-            self._advance_to(seen.timers()[0])
+            self._advance_to(min(timers))
+
+    def _rests(self, seen: Seen) -> bool:
+        return bool(seen.tree) and all(map(self._nothing_now, seen.tree.values()))
 
     def _nothing_now(self, seen: Seen) -> bool:
         head, now = seen.head, self.clock.now()

@@ -15,10 +15,10 @@ from hibernaut.errors import StoreBusy
 from hibernaut.kernel.receipt import Receipt, TurnCommit, decode_receipt, verify_chain
 from hibernaut.messages.items import CallItem, EventItem, Item, ResultItem, TextItem, decode_page
 from hibernaut.stores.memory import MemoryStore
-from hibernaut.stores.protocol import DEAD_AFTER, LogRow, Store
+from hibernaut.stores.protocol import DEAD_AFTER, Store
 from hibernaut.stores.sqlite import SqliteStore
 from hibernaut.testing.faults import FaultPlan, SimulatedCrash
-from tests.crash.life import THREAD, Life, Scenario, Seen, look
+from tests.crash.life import Life, Scenario, Seen, look
 from tests.crash.world import World
 
 OpenStore = Callable[[], AbstractAsyncContextManager[Store]]
@@ -37,8 +37,8 @@ class Crash(msgspec.Struct, frozen=True):
 class Course(msgspec.Struct):
     """What became of a scenario."""
 
-    log: list[LogRow]
     seen: Seen
+    """Its root, as it was in the end."""
     world: World
     operations: list[str]
     """Of the last life."""
@@ -47,11 +47,7 @@ class Course(msgspec.Struct):
 
     @property
     def pages(self) -> list[list[Item]]:
-        return [decode_page(row.page) for row in self.log]
-
-    @property
-    def receipts(self) -> list[Receipt]:
-        return [decode_receipt(row.receipt) for row in self.log]
+        return pages_of(self.seen)
 
 
 def run_course(scenario: Scenario, open_store: OpenStore, crashes: Sequence[Crash] = (), *, fail_at: int = 0) -> Course:
@@ -64,9 +60,9 @@ def run_course(scenario: Scenario, open_store: OpenStore, crashes: Sequence[Cras
     failing = FaultPlan(fail_at={fail_at: StoreBusy("the disk is busy")} if fail_at else {})
     for number, plan in enumerate([*plans, failing, FaultPlan()], 1):
         died, operations = asyncio.run(_live(number, scenario, world, open_store, plan))
-        seen, log = asyncio.run(read_store(open_store))
+        seen = asyncio.run(read_store(open_store))
         if not died:
-            return Course(log, seen, world, operations, unknown)
+            return Course(seen, world, operations, unknown)
         unknown |= left_unknown(seen, world)
     raise AssertionError("the last life had no reason to die")
 
@@ -92,19 +88,28 @@ async def _live(
         return died, life.faulty.operations
 
 
-async def read_store(open_store: OpenStore) -> tuple[Seen, list[LogRow]]:
-    """Return what a store holds of the thread."""
+async def read_store(open_store: OpenStore) -> Seen:
+    """Return what a store holds of the tree."""
     async with open_store() as store:
-        return await look(store), await store.read_log(THREAD)
+        return await look(store)
 
 
 def left_unknown(seen: Seen, world: World) -> set[str]:
     """Return the calls of which nobody can tell any more whether they happened."""
-    idempotent = {tool for (tool,) in world.of("idempotent")}
+    return {call_id for one in seen.tree.values() for call_id in _left_unknown(one, world)}
+
+
+def _left_unknown(seen: Seen, world: World) -> set[str]:
+    repeatable = {tool for (tool,) in world.of("idempotent")}
     answers = {arrived.message_id for arrived in seen.inbox}
-    sent = {row.effect.call_id for row in seen.effects if row.state == "sent" and row.effect.tool not in idempotent}
+    sent = {row.effect.call_id for row in seen.effects if row.state == "sent" and row.effect.tool not in repeatable}
     waited_for = {call.id for call in seen.head.calls.values() if call.state in ("open", "detached")}
     return {call_id for call_id in sent & waited_for if f"result:{call_id}" not in answers}
+
+
+def pages_of(seen: Seen) -> list[list[Item]]:
+    """Return the items of a thread, by commit."""
+    return [decode_page(row.page) for row in seen.log]
 
 
 def _input(entry: tuple[str, int]) -> tuple[str, int]:
@@ -119,24 +124,44 @@ def check_course(course: Course, plain: Course, *, untimely: bool = False) -> No
     Only this may differ: a call that is `unknown` has that for its result, and what follows from it; times, attempts,
     builds. With `untimely` the course is another one as soon as a call is unknown, and must still be in order.
     """
-    head = course.seen.head
-    rows = [(row.page, row.receipt) for row in course.log]
-    assert verify_chain(rows, head.history, head.receipts) == head.version
-    assert course.seen.effects == []
+    for seen in course.seen.tree.values():
+        head = seen.head
+        rows = [(row.page, row.receipt) for row in seen.log]
+        assert verify_chain(rows, head.history, head.receipts, seen.start) == head.version == len(rows)
+        assert seen.effects == []
+        assert seen.inbox == ()
+    _check_family(course.seen)
     _check_effects(course, plain)
+    threads, others = course.seen.tree, plain.seen.tree
     if untimely and course.unknown:
-        told = [item for page in course.pages for item in page if _is_unknown(item)]
+        told = [item for seen in threads.values() for item in seen.items if _is_unknown(item)]
         assert len(told) == len(course.unknown)
-        assert _last_words(course) == _last_words(plain)
+        assert _last_words(course.seen) == _last_words(plain.seen)
         return
-    items, expected = _flat(course), [_expected(item, course.unknown, _tools(plain)) for item in _flat(plain)]
-    assert items == expected
-    if course.unknown:
-        assert _facts(course) == _facts(plain)
+    assert [*threads] == [*others]
+    for name, seen in threads.items():
+        _check_thread(seen, others[name], course.unknown)
+
+
+def _check_family(root: Seen) -> None:
+    for seen in root.children:
+        head, link = seen.head, seen.head.link
+        assert link is not None
+        above = root.tree[link.parent].head
+        assert (head.status != "closed") == (head.thread_id in above.children)
+        assert head.status == "closed" or above.status != "closed"
+
+
+def _check_thread(seen: Seen, plain: Seen, unknown: set[str]) -> None:
+    expected = [_expected(item, unknown, _tools(plain)) for item in _flat(plain)]
+    assert _flat(seen) == expected
+    assert (seen.head.status, seen.head.reason) == (plain.head.status, plain.head.reason)
+    if unknown:
+        assert _facts(seen) == _facts(plain)
     else:
-        same = course.log and [row.page for row in course.log] == [row.page for row in plain.log]
-        assert _normal(course, digests=bool(same)) == _normal(plain, digests=bool(same))
-        assert [len(page) for page in course.pages] == [len(page) for page in plain.pages]
+        same = bool(seen.log) and [row.page for row in seen.log] == [row.page for row in plain.log]
+        assert _normal(seen, digests=same) == _normal(plain, digests=same)
+        assert [len(page) for page in pages_of(seen)] == [len(page) for page in pages_of(plain)]
 
 
 def _check_effects(course: Course, plain: Course) -> None:
@@ -150,15 +175,15 @@ def _check_effects(course: Course, plain: Course) -> None:
         assert done[tool, call_id] or call_id in course.unknown
 
 
-def _last_words(course: Course) -> Item:
-    return [item for item in _flat(course) if isinstance(item, TextItem)][-1]
+def _last_words(seen: Seen) -> Item:
+    return [item for item in _flat(seen) if isinstance(item, TextItem)][-1]
 
 
 _LATE = re.compile(r" It was noticed .* late\.")
 
 
-def _flat(course: Course) -> list[Item]:
-    return [_punctual(item) for page in course.pages for item in page]
+def _flat(seen: Seen) -> list[Item]:
+    return [_punctual(item) for item in seen.items]
 
 
 def _punctual(item: Item) -> Item:
@@ -167,8 +192,8 @@ def _punctual(item: Item) -> Item:
     return item
 
 
-def _tools(course: Course) -> dict[str, str]:
-    return {item.id: item.name for item in _flat(course) if isinstance(item, CallItem)}
+def _tools(seen: Seen) -> dict[str, str]:
+    return {item.id: item.name for item in seen.items if isinstance(item, CallItem)}
 
 
 def _expected(item: Item, unknown: set[str], tools: dict[str, str]) -> Item:
@@ -184,15 +209,15 @@ def _is_unknown(item: Item) -> bool:
     return isinstance(item, ResultItem | EventItem) and isinstance(item.content, str) and "died" in item.content
 
 
-def _normal(course: Course, *, digests: bool) -> list[dict[str, object]]:
+def _normal(seen: Seen, *, digests: bool) -> list[dict[str, object]]:
     """Return the receipts without what may differ."""
     free = {"started", "took", "attempt", "build", "previous"} | (set() if digests else {"history"})
-    return [{key: value for key, value in asdict(receipt).items() if key not in free} for receipt in course.receipts]
+    return [{key: value for key, value in asdict(receipt).items() if key not in free} for receipt in _receipts(seen)]
 
 
-def _facts(course: Course) -> dict[str, object]:
+def _facts(seen: Seen) -> dict[str, object]:
     """Return what the receipts say together, however it is spread over them."""
-    receipts = course.receipts
+    receipts = _receipts(seen)
     return {
         "inputs": sorted(_input(entry) for receipt in receipts for entry in receipt.inputs),
         "calls": [name for receipt in receipts for name in receipt.calls],
@@ -200,6 +225,10 @@ def _facts(course: Course) -> dict[str, object]:
         "settled": sorted(name for receipt in receipts for name in receipt.settled),
         "turns": [(receipt.turn, receipt.usage) for receipt in receipts if receipt.turn is not TurnCommit.NONE],
     }
+
+
+def _receipts(seen: Seen) -> list[Receipt]:
+    return [decode_receipt(row.receipt) for row in seen.log]
 
 
 def memory_store() -> OpenStore:

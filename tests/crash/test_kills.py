@@ -49,11 +49,11 @@ class Nursery:
         operation, after = (crash.operation, crash.after) if crash else (0, False)
         for number in range(1, MOST_LIVES):
             status = self._live((str(file), name, number, operation if number == 1 else 0, after))
-            seen, log = asyncio.run(read_store(sqlite_store(file)))
+            seen = asyncio.run(read_store(sqlite_store(file)))
             world = World(world_file(str(file)))
             if status == 0:
                 operations = [""] * int(world.of("operations")[0][0])
-                return Course(log, seen, world, operations, unknown)
+                return Course(seen, world, operations, unknown)
             assert status == KILLED
             unknown |= left_unknown(seen, world)
         raise AssertionError("it does not come to its end")
