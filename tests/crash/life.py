@@ -178,7 +178,7 @@ class Life:
         """Take a step, and those that its result asks for."""
         result = await _insist(lambda: self.system.step(messages))
         while result.next_due is not None:
-            self._advance_to(result.next_due)
+            self.pass_to(result.next_due)
             result = await _insist(lambda: self.system.step([]))
 
     async def deliver(self, token: str, result: str) -> None:
@@ -188,8 +188,8 @@ class Life:
 
     async def answer(self, prompt: str, choice: str) -> None:
         """Answer a question when it is asked; that somebody did it before, or that it is over, is as good."""
-        seen = await self.until(lambda seen: seen.question(prompt) != "" or seen.answered("work"))
-        if name := seen.question(prompt):
+        seen = await self.until(lambda seen: _question(seen, prompt) != "" or seen.answered("work"))
+        if name := _question(seen, prompt):
             with suppress(AlreadyAnswered, QuestionOver):
                 await _insist(lambda: self.system.answer(name, choice))
 
@@ -213,7 +213,12 @@ class Life:
             timers = [due for one in seen.tree.values() if one.head.status == "open" for due in one.timers()]
             if not timers:
                 return
-            self._advance_to(min(timers))
+            self.pass_to(min(timers))
+
+    def pass_to(self, moment: int) -> None:
+        """Let time pass up to a moment."""
+        self.world.note("clock", str(moment))
+        self.clock.advance(moment - self.clock.now())
 
     def _rests(self, seen: Seen) -> bool:
         return bool(seen.tree) and all(map(self._nothing_now, seen.tree.values()))
@@ -224,10 +229,6 @@ class Life:
             return False
         resting = all(head.calls[name].mode == "rest" for name in head.turn)
         return head.status != "open" or (resting if head.turn else not head.owes or head.attempts > 0)
-
-    def _advance_to(self, moment: int) -> None:
-        self.world.note("clock", str(moment))
-        self.clock.advance(moment - self.clock.now())
 
     # Its course
 
@@ -265,6 +266,10 @@ class Life:
 
 
 Scenario = Callable[[Life], Play]
+
+
+def _question(seen: Seen, prompt: str) -> str:
+    return next(filter(None, [one.question(prompt) for one in seen.tree.values()]), "")
 
 
 async def _insist(attempt: Callable[[], Coroutine[object, object, T]]) -> T:

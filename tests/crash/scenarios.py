@@ -17,6 +17,7 @@ from hibernaut.models.scripted import ScriptedTurn, call, last_user_text, say, t
 from hibernaut.tools.context import Deferred, ToolContext
 from hibernaut.tools.tool import AnyTool, tool
 from tests.crash.life import THREAD, Life, Play, Scenario
+from tests.crash.trees import TREES, UNTIMELY_TREES
 
 
 def plain_answer(life: Life) -> Play:
@@ -260,6 +261,26 @@ def compacted(life: Life) -> Play:
     return Play(answer, drive, [_worker(life, idempotent=True)], ThreadOptions(context_window=3_200))
 
 
+def compacted_by_command(life: Life) -> Play:
+    """A history that an operator has compacted, and that goes on after it."""
+
+    def answer(request: ModelRequest) -> ScriptedTurn:
+        if request.purpose == "summary":
+            return say("They talked.")
+        return say(f"You said: {last_user_text(request)}. ", "word " * 100)
+
+    async def drive() -> None:
+        for number in (1, 2):
+            await life.say(f"m{number}", f"Talk ({number})")
+            await life.settle()
+        await life.order("compact", Command("compact"))
+        await life.settle()
+        await life.say("m3", "Go on")
+        await life.settle()
+
+    return Play(answer, drive)
+
+
 SCENARIOS: dict[str, Scenario] = {
     "plain-answer": plain_answer,
     "runtime-answers": runtime_answers,
@@ -285,10 +306,12 @@ SCENARIOS: dict[str, Scenario] = {
     "rate-limited": rate_limited,
     "compacted": compacted,
     "step-by-step": step_by_step,
+    "compacted-by-command": compacted_by_command,
     "step-by-step-idempotent": partial(step_by_step, idempotent=True),
+    **TREES,
 }
 
-UNTIMELY = ("detached-call", "cancelled-call", "stopped-and-resumed", "deferred-call")
+UNTIMELY = ("detached-call", "cancelled-call", "stopped-and-resumed", "deferred-call", *UNTIMELY_TREES)
 """Where a call is over sooner once its process died, so that what was to interrupt it comes when it is over.
 
 What somebody delivers for a call that was told to be unknown is shown as an event."""

@@ -22,6 +22,7 @@ from tests.crash.matrix import (
 from tests.crash.nursery import Order, world_file
 from tests.crash.scenarios import SCENARIOS, UNTIMELY
 from tests.crash.test_crashes import every_crash, share
+from tests.crash.trees import TREES
 from tests.crash.world import World
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="a dead process is known at once by /proc")
@@ -85,7 +86,13 @@ def check_each(nursery: Nursery, name: str, plain: Course, crashes: Sequence[Cra
 
 
 def test_a33_c67_a_kill_changes_nothing_but_what_is_unknown(nursery: Nursery) -> None:
-    for name in share("killed", list(SCENARIOS), 10):
+    for name in share("killed", [name for name in SCENARIOS if name not in TREES], 10):
+        plain = run_course(SCENARIOS[name], memory_store())
+        check_each(nursery, name, plain, share(f"{name} killed", every_crash(plain), 1))
+
+
+def test_a02_a33_a_kill_changes_nothing_in_a_tree_but_what_is_unknown(nursery: Nursery) -> None:
+    for name in share("killed trees", list(TREES), 5):
         plain = run_course(SCENARIOS[name], memory_store())
         check_each(nursery, name, plain, share(f"{name} killed", every_crash(plain), 1))
 
