@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from hibernaut.kernel.head import Call, Head, Link, Status, decode_head
+from hibernaut.kernel.head import Call, Head, Link, Status, decode_head, living
 from hibernaut.messages.events import Usage
 from hibernaut.stores.protocol import ThreadRow
 
@@ -121,7 +121,7 @@ def state_of(row: ThreadRow, *, ready: bool) -> ThreadState:
         root=head.link.root if head.link else "",
         for_event=head.link is not None and head.link.event,
         purpose=_purpose(head.link) if head.link else "",
-        children=len(head.children),
+        children=len(living(head)),
         questions=sum(one.answer < 0 for one in head.questions.values()),
         subscriptions=tuple(_subscription(head, call) for call in head.calls.values() if call.state == "subscribed"),
         refused=head.refused,

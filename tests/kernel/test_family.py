@@ -429,3 +429,45 @@ def test_calls_of_children_have_ids_that_no_other_thread_makes() -> None:
     child.run(calls("build"))
     ids = [item.id for one in (thread, child) for item in one.items if isinstance(item, CallItem)]
     assert len(set(ids)) == len(ids)
+
+
+# What would be lost or left
+
+
+def test_a14_a_child_that_answers_with_nothing_is_reported() -> None:
+    thread, child = parent()
+    child.run(says())
+    thread.run(says("Odd."))
+    assert reports(thread) == [f"Thread {child.name} reports:\nIt ended its turn without a report, and without a word."]
+
+
+def test_a14_a_child_whose_answer_is_cut_too_often_is_reported() -> None:
+    thread, child = parent(ThreadOptions(max_continuations=1))
+    child.run(says("One ", reason="length"), says("two", reason="length"))
+    thread.run(says("I see."))
+    assert ["two" in report for report in reports(thread)] == [True]
+
+
+def test_what_a_child_reported_before_it_heard_that_it_is_closed_reaches_its_parent() -> None:
+    thread, child = parent()
+    thread.user("Close it")
+    thread.round(asks("close_thread", thread_id=child.name))
+    del child.inbox[f"close:{child.name}"]  # it is on its way
+    child.run(asks("close_thread", thread_id=child.name, report_to_parent="Seven."))
+    thread.run(says("Seven, then."))
+    assert reports(thread) == [f"Thread {child.name} has ended. Its report:\nSeven."]
+    assert thread.head.children == {}
+
+
+def test_a_child_that_its_parent_closed_ends_without_a_word_and_is_no_living_child_meanwhile() -> None:
+    thread, child = parent(ThreadOptions(max_children=1))
+    thread.user("Close it, and have it counted again")
+    thread.run(asks("close_thread", thread_id=child.name), spawns(thread), says("Again."))
+    assert len(thread.head.children) == 2
+    thread.user("Tell the first one")
+    thread.run(asks("send_message_to_child", thread_id=child.name, message="Hello"), says("It is gone."))
+    assert "no living child" in thread.story()[-2]
+    child.run()
+    thread.run()
+    assert child.name not in thread.head.children
+    assert reports(thread) == []

@@ -7,7 +7,7 @@ import pytest
 
 from hibernaut.kernel.commit import Disposition
 from hibernaut.kernel.limits import ThreadOptions
-from hibernaut.messages.inputs import Event, Timer
+from hibernaut.messages.inputs import Event, Timer, ToolResult
 from hibernaut.messages.items import CallItem, EventItem, ResultItem, SpawnItem, UserItem
 from hibernaut.messages.parts import plain_text
 from tests.kernel.scenario import MINUTE, Thread, call, calls, says
@@ -286,3 +286,45 @@ def test_children_for_events_are_not_counted_among_those_that_the_model_made() -
     thread.user("Help")
     thread.run(asks("spawn_thread", instructions="Count", child_of=["t"]), says("ok"))
     assert len(thread.head.children) == 2
+
+
+def test_a_temporary_thread_that_waited_for_one_of_its_own_ends_when_that_ends_without_a_report() -> None:
+    thread = watching()
+    happens(thread, "changed")
+    thread.run()
+    child = only_child(thread)
+    child.run(calls("watch"))
+    child.put(ToolResult(child.calls[0], "watching", is_error=False, subscription=True))
+    child.run(says("I watch, too."))
+    child.put(Event(child.calls[0], "the last one", "1", final=True))
+    child.run()
+    assert child.head.status == "open"
+    closes(only_child(child))
+    child.run()
+    assert child.head.status == "closed"
+    thread.run(says("I see."))
+    assert thread.head.children == {}
+
+
+def test_events_behind_one_that_waits_for_a_call_wait_no_longer_than_it() -> None:
+    thread = watching()
+    thread.user("Build")
+    thread.run(calls("build"))
+    names = [thread.event(1, f"news {number}") for number in range(3)]
+    thread.run()
+    assert {thread.inbox[name].due for name in names} == {thread.now + GRACE}
+
+
+def test_an_event_that_may_be_shown_keeps_its_place_behind_one_that_waits_for_room() -> None:
+    thread = watching(ThreadOptions(max_event_children=1))
+    happens(thread, "one")
+    happens(thread, "two")
+    thread.run()
+    behind = thread.event(1, "three")
+    thread.wait(GRACE)
+    thread.run()
+    assert thread.inbox[behind].due > thread.now
+    closes(only_child(thread))
+    thread.run(says("Three."))
+    assert [told(child) for child in children(thread) if child.items] == ["one"]
+    assert thread.fates[behind] is Disposition.ACCEPTED

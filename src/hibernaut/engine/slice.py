@@ -297,7 +297,7 @@ class SliceRunner:
             self._failed(draft, error)
             return
         if spawns(turn):
-            draft.family = await self._family(head)
+            draft.family = await self._family(head) + len(draft.spawned)
         fold_turn(draft, turn, launch.table)
         asked.turn, asked.usage = TurnCommit.COMPLETE, turn.usage
 

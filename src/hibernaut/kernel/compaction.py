@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from hibernaut.kernel.draft import Draft
-from hibernaut.kernel.head import Call, Head, Summary
+from hibernaut.kernel.head import Call, Head, Summary, living
 from hibernaut.kernel.limits import ThreadOptions
 from hibernaut.kernel.sizes import BYTES_PER_TOKEN, item_tokens, items_tokens, text_tokens
 from hibernaut.kernel.turn import Turn, TurnCall, TurnText
@@ -349,7 +349,7 @@ def facts_of(head: Head, task: str, request: Item | None) -> list[str]:
         facts.append(f"- You are thread {head.thread_id}; your parent is thread {head.link.parent}.")
         facts.append(f"- Your task, word for word:\n{excerpt(task or head.link.arguments, REQUEST_BYTES)}")
     facts += [fact for call in head.calls.values() if (fact := _call_fact(call))]
-    for name, child in head.children.items():
+    for name, child in living(head).items():
         why = "for an event of" if child.event else "by"
         facts.append(f"- Child thread {name} lives, made {why} {child.tool} {child.call_id} {_short(child.arguments)}")
     for name, pending in head.questions.items():

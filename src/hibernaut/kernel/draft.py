@@ -83,8 +83,8 @@ class Draft:
         """How many items there are up to the end of the turn that the model has just made."""
         self.closing: tuple[str, str] | None = None
         """The model ends the thread with this turn: why, and its report."""
-        self.blocked: set[str] = set()
-        """Subscriptions of which an event waits: those behind it wait too."""
+        self.blocked: dict[str, int] = {}
+        """Subscriptions of which an event waits: those behind it wait too, and until when; 0: for an open call."""
         self.patience: dict[str, int] = {}
         """Messages that wait for something else than an open call, and until when."""
 
@@ -108,6 +108,7 @@ class Draft:
     def report(self, message_id: str, content: Content) -> None:
         """Tell the parent something."""
         if self.head.link is not None:
+            self.head.reported = True
             self.send(message_id, Report(self.head.thread_id, content), self.head.link.parent)
 
     # What the model owes

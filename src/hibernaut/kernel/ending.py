@@ -26,7 +26,7 @@ def close(draft: Draft, reason: str, report: str = "") -> None:
     for call in list(head.calls.values()):
         if call.state in ("detached", "subscribed"):
             draft.forget_work(call, "cancelled")
-    for child in head.children:
+    for child in [name for name, child in head.children.items() if not child.ending]:
         draft.send(f"close:{child}", Command("close", reason="its parent was closed"), child)
     head.children = {}
     _end(draft, "closed", reason)

@@ -7,12 +7,13 @@ its own. What tells it where it is comes after what it shares, so that a provide
 from collections.abc import Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from hibernaut.ids import child_of
 from hibernaut.kernel.commit import NewThread
 from hibernaut.kernel.draft import Draft
 from hibernaut.kernel.ending import close
-from hibernaut.kernel.head import Call, Child, Head, Link, encode_head
+from hibernaut.kernel.head import Call, Child, Head, Link, encode_head, living
 from hibernaut.kernel.limits import REMEMBERED_ARGUMENTS
 from hibernaut.kernel.receipt import next_history
 from hibernaut.messages.inputs import Command, Event, ParentMessage, Report, Seed
@@ -42,6 +43,11 @@ is {stack}. What stands above comes from your parent thread, {parent}, which goe
 calls are its own. Deal with this event only. Nobody but you sees what you write here. When you are done, call \
 close_thread with thread_id "{child}"; say in report_to_parent what your parent has to know, and leave it out if that \
 is nothing.]"""
+
+
+DEALT_WITH = "it has dealt with its event"
+
+_AT_WORK = ("open", "detached", "subscribed")
 
 
 class Spawn(msgspec.Struct, frozen=True):
@@ -221,7 +227,7 @@ def _bound(draft: Draft) -> str:
 
 
 def _children_bound(draft: Draft) -> str:
-    children = sum(not child.event for child in draft.head.children.values())
+    children = sum(not child.event for child in living(draft.head).values())
     if children < draft.options.max_children:
         return ""
     return (
@@ -240,7 +246,6 @@ def _tell(draft: Draft, call: Call, matter: Tell) -> str:
     if not matter.report.strip():
         raise _Refused("the report is empty.")
     draft.report(f"report:{call.id}", matter.report)
-    draft.head.reported = True
     return f"Told to your parent thread, {link.parent}."
 
 
@@ -253,10 +258,12 @@ def _tell_child(draft: Draft, call: Call, matter: TellChild) -> str:
 
 
 def _child(draft: Draft, thread_id: str) -> str:
-    children = draft.head.children
+    children = living(draft.head)
     if thread_id not in children:
-        living = f"Its children that live: {', '.join(list(children)[-8:])}." if children else "It has none that lives."
-        raise _Refused(f"{thread_id[:64]!r} is no living child of this thread. {living}")
+        there_is = (
+            f"Its children that live: {', '.join(list(children)[-8:])}." if children else "It has none that lives."
+        )
+        raise _Refused(f"{thread_id[:64]!r} is no living child of this thread. {there_is}")
     return thread_id
 
 
@@ -265,13 +272,23 @@ def finish(draft: Draft, text: str) -> None:
     head = draft.head
     if head.link is None or head.status != "open":
         return
-    report = "" if head.reported else f"It ended its turn without a report, with these words:\n{text}"
-    busy = head.children or any(call.state in ("open", "detached", "subscribed") for call in head.calls.values())
-    if head.link.event and not busy:
-        close(draft, "it has dealt with its event", report)
+    words = f"with these words:\n{text}" if text else "and without a word."
+    report = "" if head.reported else f"It ended its turn without a report, {words}"
+    if head.link.event and not _is_busy(head):
+        close(draft, DEALT_WITH, report)
     elif report:
         draft.report(f"report:{head.thread_id}:{head.version + 1}", report)
-        head.reported = True
+
+
+def end_if_done(draft: Draft) -> None:
+    """Close a temporary thread that has ended its turn and waits for nothing any more."""
+    head = draft.head
+    if head.link is not None and head.link.event and not (head.owes or head.turn or _is_busy(head)):
+        close(draft, DEALT_WITH)
+
+
+def _is_busy(head: Head) -> bool:
+    return bool(head.children) or any(call.state in _AT_WORK for call in head.calls.values())
 
 
 def hear_report(draft: Draft, report: Report) -> None:
@@ -312,7 +329,8 @@ def _close(draft: Draft, matter: Close) -> str:
     if matter.thread_id != head.thread_id:
         child = _child(draft, matter.thread_id)
         draft.send(f"close:{child}", Command("close", reason="its parent closed it"), child)
-        del head.children[child]
+        # It may have reported something before it heard of that.
+        head.children[child] = replace(head.children[child], ending=True)
         return f"Thread {child} is closed."
     if head.link is None:
         raise _Refused("this is the root thread; only people close it.")

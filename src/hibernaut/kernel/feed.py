@@ -41,7 +41,7 @@ from hibernaut.messages.items import (
     UserItem,
 )
 
-_AFTER_NOTHING = ("empty_turn", "parked")
+_AFTER_NOTHING = ("empty_turn", "parked", "closed")
 """Notices that a turn without anything in it ends with."""
 
 _TURN = (TextItem, ReasoningItem, CallItem)

@@ -99,12 +99,12 @@ def fold_turn(draft: Draft, turn: Turn, judge: CallJudge) -> None:
             draft.dispatch()
         draft.release_results()
     elif turn.reason == "length":
-        _continue(draft, anything=bool(said))
-    elif said:
-        finish(draft, "".join([part.text for part in said if isinstance(part, TurnText)]))
-    if not said and turn.reason != "length":
-        draft.notice("empty_turn", "the model answered with nothing")
-    elif turn.reason != "length":
+        _continue(draft, _text_of(said))
+    else:
+        if not said:
+            draft.notice("empty_turn", "the model answered with nothing")
+        finish(draft, _text_of(said))
+    if said and turn.reason != "length":
         head.continuations = 0
     if head.questions:
         questions.sweep(draft)
@@ -139,6 +139,10 @@ def _store(draft: Draft, said: Sequence[TurnPart], judge: CallJudge, cut: str) -
         if call.held is not None:
             draft.watch_repeats(call, call.held.content, is_error=call.held.is_error)
     return calls
+
+
+def _text_of(said: Sequence[TurnPart]) -> str:
+    return "".join([part.text for part in said if isinstance(part, TurnText)])
 
 
 def _says_something(part: TurnPart) -> bool:
@@ -242,14 +246,15 @@ def _store_call(
     return call, None
 
 
-def _continue(draft: Draft, *, anything: bool) -> None:
+def _continue(draft: Draft, text: str) -> None:
     head = draft.head
-    if not anything:
+    if not text:
         draft.park("output_truncated: the output limit was reached before the model said anything that can be kept")
         head.owes = True
     elif head.continuations >= draft.options.max_continuations:
         draft.notice("truncated", f"the answer was cut by the output limit and continued {head.continuations} times")
         head.continuations = 0
+        finish(draft, text)
     else:
         head.continuations += 1
         draft.items.append(UserItem(GO_ON, origin="runtime"))

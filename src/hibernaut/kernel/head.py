@@ -116,6 +116,8 @@ class Child(msgspec.Struct, frozen=True, omit_defaults=True):
     tool: str
     arguments: str = "{}"
     event: bool = False
+    ending: bool = False
+    """Its parent has closed it, and has not heard yet that it has ended: what it reported before is still shown."""
 
 
 class Pending(msgspec.Struct, omit_defaults=True):
@@ -203,6 +205,11 @@ class Head(msgspec.Struct, omit_defaults=True):
     """Version of Hibernaut that made the last commit."""
     tools: bytes = b""
     """Digest of the tool definitions that the model was last shown."""
+
+
+def living(head: Head) -> dict[str, Child]:
+    """Return the children that live, without those that are being closed."""
+    return {name: child for name, child in head.children.items() if not child.ending}
 
 
 class _Format(msgspec.Struct):

@@ -10,7 +10,7 @@ from hibernaut.kernel import questions
 from hibernaut.kernel.commit import Disposition
 from hibernaut.kernel.draft import Draft, word_of
 from hibernaut.kernel.ending import NOT_RUN, WOKEN, close, stop
-from hibernaut.kernel.family import can_go_deeper, can_route, hear_parent, hear_report, route
+from hibernaut.kernel.family import can_go_deeper, can_route, end_if_done, hear_parent, hear_report, route
 from hibernaut.kernel.head import Call, Head
 from hibernaut.kernel.limits import ThreadOptions
 from hibernaut.messages.inputs import (
@@ -73,6 +73,8 @@ def prepare(head: Head, inputs: Sequence[Delivered], options: ThreadOptions, now
             head.reported = False
         if head.turn:
             draft.dispatch()
+        elif inputs and head.link is not None:
+            end_if_done(draft)
         if options.token_budget:
             _check_budget(draft)
     return draft
@@ -245,16 +247,19 @@ def _event(draft: Draft, content: Event, arrived: Delivered) -> Disposition | No
     if call is None or not active:
         return _refuse(draft)
     threaded = not content.associative and can_go_deeper(draft)
-    if call.id in draft.blocked or _is_too_fast(draft, call) or (threaded and not can_route(draft, call)):
-        draft.blocked.add(call.id)
-        until = (call.minute + 1) * 60_000 if _is_too_fast(draft, call) else draft.now + NO_ROOM
-        draft.patience[arrived.message_id] = until
-        return None
+    if call.id not in draft.blocked and _is_too_fast(draft, call):
+        draft.blocked[call.id] = (call.minute + 1) * 60_000
+    elif call.id not in draft.blocked and threaded and not can_route(draft, call):
+        draft.blocked[call.id] = draft.now + NO_ROOM
     draft.patience.pop(arrived.message_id, None)
+    if call.id in draft.blocked:
+        if until := draft.blocked[call.id]:
+            draft.patience[arrived.message_id] = until
+        return None
     if threaded:
         route(draft, call, content, arrived.message_id)
     elif _must_wait(draft, arrived):
-        draft.blocked.add(call.id)
+        draft.blocked[call.id] = 0
         return None
     else:
         _wake(draft)
@@ -285,7 +290,7 @@ def _report(draft: Draft, content: Report, arrived: Delivered) -> Disposition | 
     child = draft.head.children.get(content.child_id)
     if child is None:
         return Disposition.STALE if content.closed else _refuse(draft)
-    if content.closed and child.event and is_blank(content.content):
+    if content.closed and (child.event or child.ending) and is_blank(content.content):
         del draft.head.children[content.child_id]
         return Disposition.ACCEPTED
     if _must_wait(draft, arrived):
