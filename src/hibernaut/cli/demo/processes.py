@@ -13,7 +13,11 @@ import msgspec
 from hibernaut.cli.demo.engine import READY
 from hibernaut.cli.demo.failure import GLANCE, PATIENCE
 
-_ROLES = {"hibernaut.cli.demo.engine": "engine", "hibernaut.cli.demo.build": "build"}
+_ROLES = {
+    "hibernaut.cli.demo.engine": "engine",
+    "hibernaut.cli.demo.build": "build",
+    "hibernaut.cli.demo.tree.canary": "canary",
+}
 _TABLE = Path("/proc")
 
 
@@ -56,14 +60,14 @@ def is_gone(pid: int) -> bool:
     return False
 
 
-class EngineProcess:
-    """A process that runs an engine on a store. It ends at the latest when this process does."""
+class OwnProcess:
+    """A module of ours that runs in a process of its own, which ends at the latest when this process does."""
 
-    def __init__(self, store: Path, folder: Path) -> None:
-        self._output, self._log = folder / "engine-output.txt", folder / "engine.log"
+    def __init__(self, folder: Path, name: str, module: str, *arguments: str) -> None:
+        self._output, self._log = folder / f"{name}-output.txt", folder / f"{name}.log"
         with self._output.open("wb") as output, self._log.open("wb") as log:
             self._process = subprocess.Popen(  # noqa: S603  # our own program
-                [sys.executable, "-P", "-m", "hibernaut.cli.demo.engine", str(store)],
+                [sys.executable, "-P", "-m", module, *arguments],
                 stdin=subprocess.PIPE,
                 stdout=output,
                 stderr=log,
@@ -71,10 +75,15 @@ class EngineProcess:
             )
         self.pid = self._process.pid
 
-    @property
-    def ready(self) -> bool:
-        """Whether it has said that it runs the agents of the store."""
-        return self._output.read_text(encoding="utf-8").strip() == READY
+    def output(self) -> str:
+        """Return what it has printed."""
+        return self._output.read_text(encoding="utf-8")
+
+    def tell(self, line: str) -> None:
+        """Give it a line to read."""
+        if self._process.stdin:
+            self._process.stdin.write(f"{line}\n".encode())
+            self._process.stdin.flush()
 
     @property
     def ended(self) -> int | None:
@@ -99,6 +108,18 @@ class EngineProcess:
         self.let_go()
         self.kill()
         self._process.wait(PATIENCE)
+
+
+class EngineProcess(OwnProcess):
+    """A process that runs an engine on a store, with the tools and the model of a module."""
+
+    def __init__(self, store: Path, folder: Path, module: str) -> None:
+        super().__init__(folder, "engine", "hibernaut.cli.demo.engine", str(store), module)
+
+    @property
+    def ready(self) -> bool:
+        """Whether it has said that it runs the agents of the store."""
+        return self.output().strip() == READY
 
 
 def last_line(log: Path) -> str:

@@ -1,38 +1,26 @@
-"""The story that the demo tells. Whatever it says was looked at before: a claim that does not hold ends it.
+"""The story that the demo tells. Whatever it says was looked at before: a claim that does not hold ends it."""
 
-This process runs no agent. It starts and ends processes, says one thing to the agent, and otherwise only reads
-the store.
-"""
-
-import asyncio
 import re
-import shlex
-import shutil
 import signal
-import tempfile
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from hibernaut.cli.demo.agent import INSTRUCTIONS, TOOLS, Surroundings, edit_requirements, start_build
 from hibernaut.cli.demo.build import FAILED, HOLD, OUTPUT, PASSED, begun
-from hibernaut.cli.demo.failure import GLANCE, PATIENCE, DemoFailed, DemoInterrupted, check
-from hibernaut.cli.demo.processes import EngineProcess, Resident, end_all, is_gone, last_line, residents
+from hibernaut.cli.demo.failure import check
+from hibernaut.cli.demo.play import Play, perform
+from hibernaut.cli.demo.processes import EngineProcess, Resident, is_gone, last_line, residents
 from hibernaut.cli.demo.project import PACKAGE, TASK, read_pins, write_project
-from hibernaut.cli.demo.voice import Dots, Voice
-from hibernaut.messages.events import AgentEvent, Cursor, Notice, TextChunk, ToolCall, ToolResult
+from hibernaut.cli.demo.voice import Voice
+from hibernaut.messages.events import AgentEvent, Cursor, TextChunk, ToolCall, ToolResult
 from hibernaut.messages.inputs import ToolResult as Answer
 from hibernaut.messages.parts import plain_text
-from hibernaut.system import AgentSystem
 
 BUILD_SECONDS, FAST_BUILD_SECONDS = 2.5, 0.5
 """How long a build takes."""
-
-DOT_EVERY = 0.1
-"""Seconds that one dot stands for."""
 
 BUILDS = 2
 
@@ -78,43 +66,21 @@ def tell(voice: Voice, *, store: Path | None, fast: bool, keep: bool) -> Facts:
         DemoInterrupted: a signal came.
         HibernautError: the store cannot be used, or its receipts do not match what is stored.
     """
-    folder = Path(tempfile.mkdtemp(prefix="hibernaut-demo-")).resolve()
-    place = (store or folder / "agents.db").resolve()
-    story = _Story(voice, place, folder, FAST_BUILD_SECONDS if fast else BUILD_SECONDS)
-    try:
-        facts = asyncio.run(story.tell())
-    except asyncio.CancelledError:
-        raise DemoInterrupted(story.signal) from None
-    finally:
-        end_all(place)
-        if keep:
-            voice.path("folder", str(folder))
-        else:
-            shutil.rmtree(folder, ignore_errors=True)
-    if keep or store is not None:
-        facts.store = str(place)
-        voice.path("look", f"hibernaut threads list --store {shlex.quote(facts.store)}")
-    return facts
+    seconds = FAST_BUILD_SECONDS if fast else BUILD_SECONDS
+    return perform(lambda *around: _Story(seconds, *around), voice, store=store, keep=keep)
 
 
-class _Story:
-    def __init__(self, voice: Voice, store: Path, folder: Path, seconds: float) -> None:
-        self._voice = voice
-        self._path = store
-        self._folder = folder
+class _Story(Play[Facts]):
+    agent = "hibernaut.cli.demo.agent"
+    tools = TOOLS
+
+    def __init__(self, seconds: float, voice: Voice, store: Path, folder: Path) -> None:
+        super().__init__(voice, store, folder)
         self._project = folder / "project"
         self._seconds = seconds
-        self.signal = 0
-        """The signal that ended it."""
-        self._engine: EngineProcess | None = None
-        self._heard: list[AgentEvent] = []
         self._stages: list[Stage] = []
 
-    async def tell(self) -> Facts:
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            loop.add_signal_handler(number, self._interrupt, number, asyncio.current_task())
-        start = loop.time()
+    def _begin(self) -> None:
         write_project(self._project)
         self._voice.title(
             "Hibernaut: between two messages, an agent is nothing but its conversation.",
@@ -122,27 +88,14 @@ class _Story:
             "so no key is needed. This process runs no agent: it starts and ends others, and",
             "reads what they store.",
         )
-        try:
-            async with AgentSystem(tools=TOOLS, store=self._path, run=False) as system:
-                self._system = system
-                await self._fall_asleep()
-                await self._be_killed()
-                await self._miss_the_result()
-                await self._wake()
-                await self._answer()
-                facts = await self._prove()
-        finally:
-            if self._engine is not None:
-                self._engine.end()
-        facts.seconds = round(loop.time() - start, 1)
-        self._voice.gap()
-        self._voice.good("all true", f"in {facts.seconds:.1f} s")
-        return facts
 
-    def _interrupt(self, number: int, task: asyncio.Task[Any] | None) -> None:
-        self.signal = number
-        if task is not None:
-            task.cancel()
+    async def _tell(self) -> Facts:
+        await self._fall_asleep()
+        await self._be_killed()
+        await self._miss_the_result()
+        await self._wake()
+        await self._answer()
+        return await self._prove()
 
     # The stages
 
@@ -235,30 +188,6 @@ class _Story:
 
     # What happens in them
 
-    async def _start_engine(self) -> None:
-        engine = self._engine = EngineProcess(self._path, self._folder)
-
-        async def ready() -> bool:
-            return engine.ready
-
-        await self._until("the engine to start", ready)
-        self._voice.say("engine", f"process {engine.pid} runs the agents of the store")
-
-    async def _end_engine(self, how: Callable[[EngineProcess], None], code: int) -> EngineProcess:
-        engine = self._engine
-        if engine is None or engine.ended is not None:
-            raise DemoFailed("the engine ended by itself")
-        how(engine)
-
-        async def ended() -> bool:
-            return engine.ended is not None
-
-        await self._until("the engine to end", ended)
-        check(engine.ended == code, f"the engine ended with code {engine.ended}, not {code}{engine.last_words()}")
-        engine.end()
-        self._engine = None
-        return engine
-
     def _hold(self) -> None:
         (self._project / HOLD).touch()
 
@@ -278,6 +207,10 @@ class _Story:
         await self._listen()
         state = await self._thread.state()
         check(state.activity == "waiting", f"the agent should wait for its build, but it is {state.activity}")
+
+    def _check_processes(self, roles: Sequence[str]) -> None:
+        if "build" in roles:
+            self._check_build_runs()
 
     def _check_build_runs(self) -> None:
         roles = [one.role for one in residents(self._path)]
@@ -310,19 +243,11 @@ class _Story:
 
     async def _measure(self, name: str, *roles: str) -> Stage:
         """Say what there is, once there are just these processes."""
-
-        async def settled() -> bool:
-            if "build" in roles:
-                self._check_build_runs()
-            return [one.role for one in residents(self._path)] == list(roles)
-
-        await self._until(f"{' and '.join(roles) or 'nothing'} to be all that runs", settled)
-        state, processes = await self._thread.state(), residents(self._path)
+        processes, state = await self._settled(*roles), await self._thread.state()
         rows = await self._system.store.read_log(self._thread.thread_id)
         history, receipts = sum(len(row.page) for row in rows), sum(len(row.receipt) for row in rows)
         stage = Stage(name, processes, state.version, state.head_bytes, history, receipts, state.waiting)
         self._stages.append(stage)
-        self._voice.resident(processes)
         sizes = f"head {stage.head:,}, history {history:,}, receipts {receipts:,}"
         self._voice.say("thread", f"{stage.head + history + receipts:,} bytes in {stage.commits} commits: {sizes}")
         if stage.waiting:
@@ -330,15 +255,6 @@ class _Story:
         return stage
 
     # The conversation
-
-    async def _listen(self) -> None:
-        """Show what has been added to the conversation."""
-        cursor = self._heard[-1].cursor if self._heard else ""
-        async for event in self._thread.events(cursor, follow=False):
-            self._heard.append(event)
-            self._voice.event(event)
-            if isinstance(event, Notice):
-                raise DemoFailed(f"the agent did not go on: {event.kind}: {event.text}")
 
     def _reports(self) -> list[str]:
         """Return the reports of the builds that the agent has read."""
@@ -349,23 +265,8 @@ class _Story:
         """Return the versions that the agent has pinned."""
         return [msgspec.json.decode(event.arguments)["version"] for event in self._calls(edit_requirements.name)]
 
-    def _calls(self, tool: str) -> list[ToolCall]:
-        return [event for event in self._heard if isinstance(event, ToolCall) and event.tool == tool]
-
     def _heard_last(self, kind: type[TextChunk]) -> TextChunk | None:
         return next((event for event in reversed(self._heard) if isinstance(event, kind)), None)
-
-    async def _until(self, what: str, done: Callable[[], Awaitable[bool]], dots: Dots | None = None) -> None:
-        clock = asyncio.get_running_loop().time
-        start = clock()
-        while not await done():
-            engine = self._engine
-            if engine is not None and engine.ended is not None:
-                raise DemoFailed(f"the engine, process {engine.pid}, ended by itself{engine.last_words()}")
-            check(clock() - start < PATIENCE, f"waited {PATIENCE:.0f} s in vain for {what}")
-            if dots is not None:
-                dots.draw(int((clock() - start) / DOT_EVERY))
-            await asyncio.sleep(GLANCE)
 
 
 def _commit(event: AgentEvent) -> int:
