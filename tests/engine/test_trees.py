@@ -8,6 +8,7 @@ import pytest
 
 from hibernaut.errors import MalformedInput
 from hibernaut.handle import ThreadHandle
+from hibernaut.kernel.commit import Disposition
 from hibernaut.kernel.limits import ThreadOptions
 from hibernaut.messages.events import AgentEvent, Notice, TextChunk, ThreadSpawned
 from hibernaut.messages.items import EventItem
@@ -18,7 +19,7 @@ from hibernaut.stores.memory import MemoryStore
 from hibernaut.system import AgentSystem
 from hibernaut.testing.gates import Gate
 from hibernaut.tools.tool import tool
-from tests.engine.scenario import head_of, run, story, system, until_told
+from tests.engine.scenario import head_of, run, story, system, until, until_told
 
 Answer = Callable[[ModelRequest], ScriptedTurn]
 
@@ -171,6 +172,37 @@ def test_a_burst_of_events_is_worked_off_in_order_and_so_many_at_a_time() -> Non
                 events += [plain_text(i.content) for i in await child.history() if isinstance(i, EventItem)]
             assert events[:40] == [f"event {number}" for number in range(40)]
             assert 1 < most <= 3
+
+    run(scenario)
+
+
+def test_a_thread_whose_reports_wait_for_its_open_call_is_waiting_and_not_ready() -> None:
+    gate = asyncio.Event()
+
+    @tool
+    async def work() -> str:
+        """Work."""
+        await gate.wait()
+        return "worked"
+
+    def answer(request: ModelRequest) -> ScriptedTurn:
+        if not is_root(request):
+            return call("close_thread", thread_id=request.thread_id, report_to_parent="7 apples")
+        return say("Well.") if last_result(request) else turn(spawn("Count apples"), call("work"))
+
+    async def scenario() -> None:
+        async with system(answer, work, options=ThreadOptions(parallel_calls=2)) as it:
+            agent = await launched(it)
+
+            async def waits() -> bool:
+                given = [given for receipt in await agent.receipts() for _, given in receipt.inputs]
+                return Disposition.DEFERRED in given
+
+            await until(agent, waits)
+            state = await agent.state()
+            assert (state.activity, state.waiting) == ("waiting", 1)
+            gate.set()
+            await until_told(agent, "says: Well.")
 
     run(scenario)
 
