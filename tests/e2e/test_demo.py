@@ -2,70 +2,18 @@
 
 import json
 import os
-import re
 import signal
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import apsw
 import pytest
 
-from hibernaut.cli.demo.processes import residents
-
-COMMAND = [sys.executable, "-m", "hibernaut.cli", "demo", "--fast"]
-LONGEST_LINE = 80
-LONGEST_RUN = 20
-"""Seconds that the demo may say it took."""
-PATIENCE = 50
-"""Seconds until a test gives up on it."""
-
-
-@contextmanager
-def running_demo(folder: Path) -> Iterator[subprocess.Popen[str]]:
-    demo = subprocess.Popen(
-        [*COMMAND, "--store", str(folder / "agents.db")],
-        env={**os.environ, "TMPDIR": str(folder)},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        encoding="utf-8",
-    )
-    with demo:
-        yield demo
-
-
-def read_until(demo: subprocess.Popen[str], pattern: str) -> re.Match[str]:
-    assert demo.stdout is not None
-    for line in demo.stdout:
-        if found := re.search(pattern, line):
-            return found
-    pytest.fail(f"the demo ended before it said {pattern!r}")
-
-
-def finish(demo: subprocess.Popen[str]) -> tuple[int, str]:
-    """Return the exit code and what was said of errors."""
-    _, errors = demo.communicate(timeout=PATIENCE)
-    return demo.returncode, errors
-
-
-def left_over(folder: Path) -> list[object]:
-    """Return the processes that still run, and what is in the folder besides the store."""
-    files = [path.name for path in folder.iterdir() if not path.name.startswith("agents.db")]
-    return [*residents(folder / "agents.db"), *files]
+from tests.e2e.demos import LONGEST_RUN, check_form, finish, left_over, read_until, running_demo, told
 
 
 def test_the_demo_finds_all_that_it_claims(tmp_path: Path) -> None:
-    demo = subprocess.run(
-        [*COMMAND, "--json"],
-        env={**os.environ, "TMPDIR": str(tmp_path)},
-        capture_output=True,
-        encoding="utf-8",
-        timeout=PATIENCE,
-        check=False,
-    )
+    demo = told(tmp_path)
     assert demo.returncode == 0, demo.stderr
     facts = json.loads(demo.stdout)
     assert [(stage["name"], roles(stage), stage["commits"], stage["waiting"]) for stage in facts["stages"]] == [
@@ -85,10 +33,7 @@ def test_the_demo_finds_all_that_it_claims(tmp_path: Path) -> None:
     assert facts["receipts_verified"] == 5
     assert 0 < facts["seconds"] < LONGEST_RUN
     assert left_over(tmp_path) == []
-    story = demo.stderr.splitlines()
-    assert [line for line in story if len(line) > LONGEST_LINE or "\x1b" in line] == []
-    for number in range(1, 7):
-        assert any(line.startswith(f"{number}. ") for line in story)
+    check_form(demo.stderr, stages=6)
 
 
 def roles(stage: dict[str, Any]) -> list[str]:

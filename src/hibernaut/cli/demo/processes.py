@@ -80,10 +80,11 @@ class OwnProcess:
         return self._output.read_text(encoding="utf-8")
 
     def tell(self, line: str) -> None:
-        """Give it a line to read."""
+        """Give it a line to read, if it still reads."""
         if self._process.stdin:
-            self._process.stdin.write(f"{line}\n".encode())
-            self._process.stdin.flush()
+            with suppress(BrokenPipeError):
+                self._process.stdin.write(f"{line}\n".encode())
+                self._process.stdin.flush()
 
     @property
     def ended(self) -> int | None:
