@@ -36,6 +36,7 @@ class Found(Protocol):
     """Where the store is, if it was kept."""
 
 
+E = TypeVar("E", bound=AgentEvent)
 F = TypeVar("F", bound=Found)
 
 
@@ -178,6 +179,9 @@ class Play(ABC, Generic[F]):
 
     def _calls(self, tool: str) -> list[ToolCall]:
         return [event for event in self._heard if isinstance(event, ToolCall) and event.tool == tool]
+
+    def _heard_last(self, kind: type[E]) -> E | None:
+        return next((event for event in reversed(self._heard) if isinstance(event, kind)), None)
 
     async def _until(self, what: str, done: Callable[[], Awaitable[bool]], dots: Dots | None = None) -> None:
         clock = asyncio.get_running_loop().time

@@ -265,9 +265,6 @@ class _Story(Play[Facts]):
         """Return the versions that the agent has pinned."""
         return [msgspec.json.decode(event.arguments)["version"] for event in self._calls(edit_requirements.name)]
 
-    def _heard_last(self, kind: type[TextChunk]) -> TextChunk | None:
-        return next((event for event in reversed(self._heard) if isinstance(event, kind)), None)
-
 
 def _commit(event: AgentEvent) -> int:
     return Cursor.parse(event.cursor).version

@@ -9,7 +9,19 @@ from typing import TextIO
 import msgspec
 
 from hibernaut.cli.demo.processes import Resident
-from hibernaut.messages.events import AgentEvent, Notice, SubscriptionEvent, TextChunk, ToolCall, ToolResult, UserInput
+from hibernaut.cli.terminal import cut
+from hibernaut.messages.events import (
+    AgentEvent,
+    Notice,
+    QuestionAsked,
+    QuestionEnded,
+    SubscriptionEvent,
+    Summarized,
+    TextChunk,
+    ToolCall,
+    ToolResult,
+    UserInput,
+)
 from hibernaut.messages.parts import plain_text
 
 WIDTH = 79
@@ -17,6 +29,8 @@ WIDTH = 79
 
 LABEL = 13
 """Columns that the word at the beginning of a line has, its indent included."""
+
+_INDENT = 3
 
 MOST_DOTS = WIDTH - LABEL
 
@@ -82,6 +96,23 @@ class Voice:
         """Say a path, which is never broken into lines, however long it is."""
         self._write(f"{self._painted(f'   {label}'.ljust(LABEL), _DIM)}{path}\n")
 
+    def typed(self, command: str) -> None:
+        """Show a command that is given in another terminal."""
+        lines = textwrap.wrap(command, WIDTH - _INDENT - 2, break_on_hyphens=False)
+        self._line(f"   $ {lines[0]}", _BOLD)
+        for line in lines[1:]:
+            self._line(f"     {line}", _BOLD)
+
+    def printed(self, line: str) -> None:
+        """Show a line that a command has printed, wrapped with its indent."""
+        indent = " " * (_INDENT + len(line) - len(line.lstrip()))
+        for part in textwrap.wrap(line.strip(), WIDTH - len(indent), break_on_hyphens=False) or [""]:
+            self._line(f"{indent}{part}".rstrip())
+
+    def row(self, line: str) -> None:
+        """Show a row of a table, cut to fit."""
+        self._line(f"   {cut(line, WIDTH - _INDENT)}")
+
     @contextmanager
     def dots(self, label: str) -> Iterator["Dots"]:
         """Give what shows that time passes."""
@@ -135,8 +166,20 @@ def described(event: AgentEvent) -> list[tuple[str, str, str]]:
         case ToolCall():
             arguments = ", ".join(f"{name}={value}" for name, value in msgspec.json.decode(event.arguments).items())
             return [("calls", f"{event.tool}({arguments})", _CYAN)]
+        case SubscriptionEvent(source="report"):
+            return [("report", " ".join(plain_text(event.content).split()), "")]
         case ToolResult() | SubscriptionEvent():
             return _described_result(plain_text(event.content))
+        case QuestionAsked():
+            return [("asks", f"{event.prompt} {' / '.join(event.choices)}", _CYAN)]
+        case QuestionEnded():
+            return [("answer", f"{event.text} ({event.user or event.outcome})", "")]
+        case Summarized():
+            return [
+                ("compacted", f"what the model is shown: {event.before:,} -> {event.after:,} tokens, as estimated", "")
+            ]
+        case Notice(kind="compacting"):
+            return []
         case Notice():
             return [("runtime", f"{event.kind}: {event.text}", _RED)]
         case _:
