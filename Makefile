@@ -19,8 +19,12 @@ help:
 	@echo 'make TARGET [ARGS="for pytest or the demo"] [PYTHON=/path/to/python]'
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: run-env  ## see agents wait, be killed and go on
+demo: run-env  ## see agents wait, be killed and go on: both stories, or what ARGS says
 	@$(BIN)/hibernaut demo $(ARGS)
+ifndef ARGS
+	@echo
+	@$(BIN)/hibernaut demo tree
+endif
 
 test: lint types  ## check everything that must hold before a change goes in
 	$(BIN)/pytest -n auto -m 'not long' $(ARGS)
