@@ -49,9 +49,9 @@ def demo(ctx: click.Context, /, **options: Any) -> None:
         raise click.UsageError(f"give the options after `{ctx.invoked_subcommand}`")
 
 
-@demo.command(short_help="See an agent that listens, and a thread for each event.")
+@demo.command("tree", short_help="See an agent that listens, and a thread for each event.")
 @_with_options("Shorten the work, and the time between two lines, to a fraction of a second.")
-def tree(**options: Any) -> None:
+def tree_story(**options: Any) -> None:
     """See an agent that listens, and a thread for each event.
 
     It takes about twelve seconds and needs no key. An agent subscribes to a log and sleeps; its process is killed, and
