@@ -298,10 +298,10 @@ def test_a_temporary_thread_that_waited_for_one_of_its_own_ends_when_that_ends_w
     child.run(says("I watch, too."))
     child.put(Event(child.calls[0], "the last one", "1", final=True))
     child.run()
-    assert child.head.status == "open"
+    before = child.head.status
     closes(only_child(child))
     child.run()
-    assert child.head.status == "closed"
+    assert (before, child.head.status) == ("open", "closed")
     thread.run(says("I see."))
     assert thread.head.children == {}
 

@@ -17,8 +17,9 @@ from typing import Any, Generic, Protocol, TypeVar
 from hibernaut.cli.demo.failure import GLANCE, PATIENCE, DemoFailed, DemoInterrupted, check
 from hibernaut.cli.demo.processes import EngineProcess, OwnProcess, Resident, end_all, residents
 from hibernaut.cli.demo.voice import Dots, Voice
+from hibernaut.handle import ThreadHandle
 from hibernaut.messages.events import AgentEvent, Notice, ToolCall
-from hibernaut.system import AgentSystem, ThreadHandle
+from hibernaut.system import AgentSystem
 from hibernaut.tools.tool import AnyTool
 
 DOT_EVERY = 0.1

@@ -7,13 +7,14 @@ import msgspec
 
 from hibernaut.cli.demo.failure import check
 from hibernaut.cli.demo.tree.log import Line
+from hibernaut.handle import ThreadHandle
 from hibernaut.ids import child_of
 from hibernaut.kernel.commit import Disposition
 from hibernaut.kernel.head import decode_head
 from hibernaut.messages.inputs import Event, event_message
 from hibernaut.messages.items import EventItem
 from hibernaut.messages.parts import plain_text
-from hibernaut.system import AgentSystem, ThreadHandle
+from hibernaut.system import AgentSystem
 
 
 class Reached(msgspec.Struct, frozen=True):
