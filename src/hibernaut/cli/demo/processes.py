@@ -68,6 +68,7 @@ class OwnProcess:
         with self._output.open("wb") as output, self._log.open("wb") as log:
             self._process = subprocess.Popen(  # noqa: S603  # our own program
                 [sys.executable, "-P", "-m", module, *arguments],
+                bufsize=0,  # what it does not read any more must not be written once more when the pipe is closed
                 stdin=subprocess.PIPE,
                 stdout=output,
                 stderr=log,
@@ -84,7 +85,6 @@ class OwnProcess:
         if self._process.stdin:
             with suppress(BrokenPipeError):
                 self._process.stdin.write(f"{line}\n".encode())
-                self._process.stdin.flush()
 
     @property
     def ended(self) -> int | None:
