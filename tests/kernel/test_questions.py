@@ -364,3 +364,11 @@ def test_an_event_waits_for_a_call_that_asks_no_longer_than_for_any_other() -> N
     thread.run(says("News."))
     assert "news" in _texts(thread.items)
     assert waits(thread) == ["q1"]
+
+
+def test_a_question_that_comes_with_the_end_of_its_call_leaves_no_timer() -> None:
+    thread = waiting("build", options=ThreadOptions(on_user_text="cancel"))
+    thread.put(Question("q", thread.calls[0], "Which?", ("a", "b"), due=thread.now + MINUTE))
+    thread.user("Never mind")
+    thread.run(says("Well."))
+    assert thread.alarms() == []

@@ -328,3 +328,46 @@ def test_an_event_that_may_be_shown_keeps_its_place_behind_one_that_waits_for_ro
     thread.run(says("Three."))
     assert [told(child) for child in children(thread) if child.items] == ["one"]
     assert thread.fates[behind] is Disposition.ACCEPTED
+
+
+def test_the_end_of_a_temporary_thread_does_not_overtake_what_it_reported() -> None:
+    thread = watching()
+    happens(thread, "changed")
+    thread.user("Build")
+    thread.run(calls("build"))
+    child = only_child(thread)
+    child.run(asks("report_to_parent", report="It matters"), asks("close_thread", thread_id=child.name))
+    thread.run()
+    assert child.name in thread.head.children
+    thread.wait(GRACE)
+    thread.run(says("I see."))
+    assert len(reports(thread)) == 1
+    assert thread.head.children == {}
+
+
+def test_what_a_temporary_thread_has_others_do_ends_with_its_turn_so_that_both_end() -> None:
+    thread = watching(ThreadOptions(max_event_children=1))
+    happens(thread, "one")
+    happens(thread, "two")
+    thread.run()
+    child = only_child(thread)
+    stack = [thread.name, child.name]
+    child.run(asks("spawn_thread", instructions="Look", child_of=stack), says("It is being looked at."))
+    below = only_child(child)
+    below.run(says("All is well."))
+    assert below.head.status == "closed"
+    child.run(says("All is well."))
+    assert child.head.status == "closed"
+    thread.run(says("Good."))
+    assert len(children(thread)) == 2
+
+
+def test_a_final_event_answers_a_subscription_that_was_never_confirmed() -> None:
+    thread = Thread()
+    thread.user("Watch")
+    thread.run(calls("watch"))
+    happens(thread, "over", final=True)
+    thread.run(says("It is over."))
+    assert "without having been confirmed" in thread.story()[-2]
+    assert thread.head.calls == {}
+    assert thread.running() == []

@@ -84,7 +84,9 @@ class Draft:
         self.closing: tuple[str, str] | None = None
         """The model ends the thread with this turn: why, and its report."""
         self.blocked: dict[str, int] = {}
-        """Subscriptions of which an event waits: those behind it wait too, and until when; 0: for an open call."""
+        """Subscriptions and children of which an event or a report waits: those behind it wait too, and until when.
+
+        0: for an open call."""
         self.patience: dict[str, int] = {}
         """Messages that wait for something else than an open call, and until when."""
 
@@ -99,6 +101,13 @@ class Draft:
         content = Timer(purpose, due, call)
         self.outgoing.append(Outgoing(InputMessage(message_id, head.thread_id, content, "engine"), due))
         return message_id
+
+    def withdraw(self, timer: str) -> None:
+        """Take a timer back, whether it is set already or was to be set by this round."""
+        kept = [out for out in self.outgoing if out.message.message_id != timer]
+        if len(kept) == len(self.outgoing):
+            self.dropped.append(timer)
+        self.outgoing = kept
 
     def send(self, message_id: str, content: InputContent, thread_id: str = "") -> None:
         """Put a message into the inbox of a thread; this one's by default."""
@@ -123,7 +132,7 @@ class Draft:
         """Begin to count failed completions anew; the timer that would try again is taken back."""
         self.head.attempts = 0
         if self.head.retry:
-            self.dropped.append(self.head.retry)
+            self.withdraw(self.head.retry)
             self.head.retry = ""
 
     # The calls of the last turn
@@ -157,7 +166,7 @@ class Draft:
     def drop_timer(self, call: Call) -> None:
         """Take back the timer of a call."""
         if call.timer:
-            self.dropped.append(call.timer)
+            self.withdraw(call.timer)
             call.timer = ""
 
     def end_work(self, call: Call, state: CallState, content: str) -> None:

@@ -139,10 +139,11 @@ def _spawn(draft: Draft, call: Call, matter: Spawn) -> str:
         child=child, stack=_shown((*stack, child)), inherited=inherited, instructions=matter.instructions
     )
     made_by = Child(call.id, call.tool, excerpt(call.arguments, REMEMBERED_ARGUMENTS))
+    brief = _is_temporary(head)
     items: list[Item]
     if matter.fresh:
         items = [UserItem(text, origin="runtime")]
-        link = Link(stack, call.id, call.tool, made_by.arguments, fresh=True)
+        link = Link(stack, call.id, call.tool, made_by.arguments, fresh=True, below_event=brief)
     else:
         elsewhere = ELSEWHERE.format(parent=head.thread_id)
         items = [ResultItem(name, text if name == call.id else elsewhere) for name in head.turn]
@@ -154,6 +155,7 @@ def _spawn(draft: Draft, call: Call, matter: Spawn) -> str:
             version=head.version,
             items=draft.turn_end,
             summary=head.summary,
+            below_event=brief,
         )
     _make(draft, child, salt, link, items)
     head.children[child] = made_by
@@ -274,7 +276,7 @@ def finish(draft: Draft, text: str) -> None:
         return
     words = f"with these words:\n{text}" if text else "and without a word."
     report = "" if head.reported else f"It ended its turn without a report, {words}"
-    if head.link.event and not _is_busy(head):
+    if _is_temporary(head) and not _is_busy(head):
         close(draft, DEALT_WITH, report)
     elif report:
         draft.report(f"report:{head.thread_id}:{head.version + 1}", report)
@@ -283,8 +285,12 @@ def finish(draft: Draft, text: str) -> None:
 def end_if_done(draft: Draft) -> None:
     """Close a temporary thread that has ended its turn and waits for nothing any more."""
     head = draft.head
-    if head.link is not None and head.link.event and not (head.owes or head.turn or _is_busy(head)):
+    if _is_temporary(head) and not (head.owes or head.turn or _is_busy(head)):
         close(draft, DEALT_WITH)
+
+
+def _is_temporary(head: Head) -> bool:
+    return head.link is not None and (head.link.event or head.link.below_event)
 
 
 def _is_busy(head: Head) -> bool:

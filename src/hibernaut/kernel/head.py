@@ -91,6 +91,8 @@ class Link(msgspec.Struct, frozen=True, omit_defaults=True):
     """It is a temporary thread for one event of a subscription."""
     fresh: bool = False
     """It inherits nothing."""
+    below_event: bool = False
+    """It was made below a temporary thread, and is one itself: it ends with its turn."""
     version: int = 0
     """It inherits the pages of its parent up to this head version,"""
     items: int = 0

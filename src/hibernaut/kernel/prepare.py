@@ -34,6 +34,10 @@ from hibernaut.messages.parts import is_blank
 STILL_RUNNING = "Still running. The result will arrive later as an event."
 INTERRUPTED = "Interrupted by the user. It is unknown how far it got; check before repeating it."
 
+UNCONFIRMED = (
+    "The subscription has ended, without having been confirmed. What it brought until then has been dealt with."
+)
+
 NO_ROOM = 15 * 60_000
 """Milliseconds after which an event that waits for its turn is looked at again, if nothing made room before."""
 
@@ -268,7 +272,11 @@ def _event(draft: Draft, content: Event, arrived: Delivered) -> Disposition | No
     if content.final:
         draft.drop_timer(call)
         draft.settled.append(call.id)
-        _forget(draft, call)
+        if call.state == "open" and call.held is None:
+            draft.answer(call, UNCONFIRMED)
+            draft.release_results()
+        else:
+            _forget(draft, call)
     return Disposition.ROUTED if threaded else Disposition.ACCEPTED
 
 
@@ -287,14 +295,18 @@ def _note_event(draft: Draft, call: Call, event: Event) -> None:
 
 
 def _report(draft: Draft, content: Report, arrived: Delivered) -> Disposition | None:
-    child = draft.head.children.get(content.child_id)
+    child_id = content.child_id
+    child = draft.head.children.get(child_id)
     if child is None:
         return Disposition.STALE if content.closed else _refuse(draft)
-    if content.closed and (child.event or child.ending) and is_blank(content.content):
-        del draft.head.children[content.child_id]
-        return Disposition.ACCEPTED
-    if _must_wait(draft, arrived):
+    quiet = content.closed and (child.event or child.ending) and is_blank(content.content)
+    # A child's end never overtakes what it reported.
+    if (not quiet or child_id in draft.blocked) and _must_wait(draft, arrived):
+        draft.blocked[child_id] = 0
         return None
+    if quiet:
+        del draft.head.children[child_id]
+        return Disposition.ACCEPTED
     _wake(draft)
     hear_report(draft, content)
     return Disposition.ACCEPTED

@@ -125,7 +125,7 @@ def _settle(draft: Draft, question_id: str, pending: Pending, choice: int, user:
 
 def _forget_timer(draft: Draft, question_id: str, pending: Pending) -> None:
     if pending.due:
-        draft.dropped.append(f"question:{question_id}")
+        draft.withdraw(f"question:{question_id}")
 
 
 def _answer_orphan(draft: Draft, call_id: str) -> None:
