@@ -9,6 +9,19 @@ from collections.abc import Callable
 import msgspec
 
 from hibernaut.kernel.commit import Disposition, Effect, NewThread, SliceCommit
+from hibernaut.kernel.compaction import (
+    NOTHING,
+    Material,
+    OwnPage,
+    Pressure,
+    choose_cut,
+    complete,
+    facts_of,
+    give_up,
+    shown_summary,
+    take_summary,
+    task_of,
+)
 from hibernaut.kernel.draft import Draft
 from hibernaut.kernel.ending import NOT_RUN, STOPPED, WOKEN
 from hibernaut.kernel.fold import (
@@ -22,10 +35,10 @@ from hibernaut.kernel.fold import (
     fold_interrupted,
     fold_turn,
 )
-from hibernaut.kernel.head import Head, LoadedHead, decode_head, encode_head
+from hibernaut.kernel.head import Head, LoadedHead, Summary, decode_head, encode_head
 from hibernaut.kernel.limits import ThreadOptions
 from hibernaut.kernel.prepare import INTERRUPTED, STILL_RUNNING, prepare
-from hibernaut.kernel.receipt import Receipt, TurnCommit, decode_receipt, verify_chain
+from hibernaut.kernel.receipt import Receipt, TurnCommit, decode_receipt, next_history, verify_chain
 from hibernaut.kernel.seal import Asked, seal
 from hibernaut.kernel.transcript import MISSING_RESULT, Transcript, validate
 from hibernaut.kernel.turn import Turn, TurnCall, TurnPart, TurnText
@@ -52,9 +65,11 @@ from hibernaut.messages.items import (
     NoticeItem,
     ReasoningItem,
     ResultItem,
+    SummaryItem,
     TextItem,
     UserItem,
     decode_page,
+    encode_page,
 )
 from hibernaut.messages.parts import plain_text
 from hibernaut.messages.stream import ReasoningBlock, StopReason
@@ -75,6 +90,8 @@ NAMES = {
     STOPPED: "STOPPED",
     WOKEN: "WOKEN",
 }
+
+FULL = Pressure(1_000, 1_000, 1_000)
 
 _FINAL_STATES = ("cancelled", "expired")
 
@@ -183,6 +200,8 @@ class Thread:
         self.items: list[Item] = []
         self.inbox: dict[str, Letter] = {}
         self.fates: dict[str, Disposition] = {}
+        self.received: dict[str, InputContent] = {}
+        """What other threads of its tree have sent it."""
         self.outbox: dict[str, Effect] = {}
         self.owed: list[str] = []
         self.continues = False
@@ -262,8 +281,10 @@ class Thread:
         return self.put(Command("cancel", self.calls[number - 1]))
 
     def wait(self, milliseconds: int) -> None:
-        """Let time pass."""
-        self.now += milliseconds
+        """Let time pass, for the whole tree."""
+        now = self.now + milliseconds
+        for thread in self.others.values():
+            thread.now = now
 
     # Rounds
 
@@ -290,18 +311,22 @@ class Thread:
         assert self.asked - before == len(reactions), f"the model was asked {self.asked - before} times"
         return self
 
-    def round(self, reaction: Reaction | None = None) -> SliceCommit:
-        """Make one round; the model, if it is asked, reacts like this."""
+    def round(self, reaction: Reaction | None = None, *, summary: str = "") -> SliceCommit:
+        """Make one round; the model, if it is asked, reacts like this.
+
+        With a `summary` it is asked for that first, and says it, if there is anything to compact.
+        """
         inputs = self.due()
-        commit = self._work_out(inputs, reaction)
-        assert self._work_out(inputs, reaction) == commit, "the same round comes to two commits"
+        commit = self._work_out(inputs, reaction, summary)
+        assert self._work_out(inputs, reaction, summary) == commit, "the same round comes to two commits"
         if decode_receipt(commit.receipt).turn is not TurnCommit.NONE:
             self.asked += 1
-            self.now += self.thinking
+            self.wait(self.thinking)
         self._apply(commit)
         named = [name for name, _ in self.receipt.inputs]
-        waiting = {arrived.message_id for arrived in inputs if arrived.due > commit.at and self.head.status == "open"}
-        assert set(named) | waiting == {arrived.message_id for arrived in inputs}
+        waited = {arrived.message_id for arrived in inputs if arrived.due > self.receipt.started}
+        assert {arrived.message_id for arrived in inputs} - waited <= set(named)
+        assert set(named) <= {arrived.message_id for arrived in inputs}
         assert len(named) == len(set(named))
         check(self)
         return commit
@@ -317,21 +342,54 @@ class Thread:
         """Return how many threads live below the root."""
         return sum(other.head.link is not None and other.head.status != "closed" for other in self.others.values())
 
-    def _work_out(self, inputs: list[Delivered], reaction: Reaction | None) -> SliceCommit:
+    def _work_out(self, inputs: list[Delivered], reaction: Reaction | None, summary: str) -> SliceCommit:
         loaded = self.loaded()
         draft = prepare(loaded.head, inputs, self.options, self.now, self.family())
         asked = Asked()
-        if draft.wants_completion:
+        if (draft.compacting or (summary and draft.wants_completion)) and self._compact(draft, summary):
+            draft.now = self.now + self.thinking
+            asked = Asked(TurnCommit.SUMMARIZED)
+        elif draft.wants_completion:
             assert reaction is not None, "the model is asked, and nothing says how it reacts"
             self._check_prompt(draft)
             draft.now = self.now + self.thinking
             asked = _react(draft, reaction)
         return seal(draft, asked, started=self.now, now=draft.now, build="test", extra=loaded.extra)
 
+    def _compact(self, draft: Draft, summary: str) -> bool:
+        """Let a summary stand for the beginning of the history, if there is one and it has anything to stand for."""
+        cut = choose_cut(draft, self.material(), FULL)
+        if cut is None or not summary:
+            give_up(draft, NOTHING, 0)
+            return False
+        first = decode_page(self.log[0][0]) if self.log else draft.items
+        facts = facts_of(draft.head, task_of(draft.head, first), cut.request)
+        take_summary(draft, cut, complete(summary, facts), FULL, 0)
+        return True
+
+    def material(self) -> Material:
+        """Return what the model is shown of what is stored."""
+        return self._material(len(self.log), 0, self.head.summary)
+
+    def _material(self, version: int, more: int, summary: Summary | None) -> Material:
+        """Return what it was shown of the pages up to a version, and of so many items of the page after that."""
+        pages = [decode_page(page) for page, _ in self.log]
+        read = [*pages[:version], pages[version][:more]] if more else pages[:version]
+        if summary is None:
+            return Material(self.inherited, [OwnPage(number, page) for number, page in enumerate(read, 1)])
+        (text,) = [item.text for item in pages[summary.version - 1] if isinstance(item, SummaryItem)]
+        kept = [
+            OwnPage(number, page[summary.skip :] if number == summary.kept else page)
+            for number, page in enumerate(read, 1)
+            if number >= summary.kept
+        ]
+        return Material([shown_summary(text)], kept, summary.covers, summarized=True)
+
     def _check_prompt(self, draft: Draft) -> None:
-        transcript = Transcript()
-        transcript.extend(self.inherited)
-        transcript.extend(self.items)
+        transcript, material = Transcript(), self.material()
+        transcript.extend(material.before)
+        for page in material.pages:
+            transcript.extend(page.items)
         transcript.extend(draft.items)
         self.prompt = transcript.ready()
         assert self.prompt is transcript.items, "a call has no result, and the model is asked"
@@ -353,7 +411,7 @@ class Thread:
             letter = self.inbox.pop(name, None)
             assert letter is None or isinstance(letter.content, Timer)
         for name, moment in commit.deferred:
-            assert moment > self.now, "a deferred input would wake the thread at once"
+            assert moment > self.receipt.started, "a deferred input would wake the thread at once"
             self.inbox[name].due, self.inbox[name].deferred = moment, True
         for new in commit.spawned:
             self._make(new)
@@ -372,8 +430,8 @@ class Thread:
 
     def receive(self, message: InputMessage, now: int) -> None:
         """Take a message of another thread in, as a store does."""
-        assert message.message_id not in self.inbox
-        assert message.message_id not in self.fates
+        assert message.message_id not in self.received, "a message is sent twice"
+        self.received[message.message_id] = message.content
         if self.head.status != "closed":
             self.inbox[message.message_id] = Letter(encode_input(message), now, 0)
 
@@ -382,13 +440,14 @@ class Thread:
         assert new.parent == self.name
         child = self.others[new.thread_id] = Thread(self.options, new.thread_id)
         child.stored, child.others, child.now = new.head, self.others, self.now
-        child.start = child.head.history
         link = child.head.link
         assert link is not None
         if not link.fresh:
-            pages = [decode_page(page) for page, _ in self.log]
-            own = [item for page in pages[: link.version] for item in page]
-            child.inherited = [*self.inherited, *own, *(pages[link.version][: link.items] if link.items else [])]
+            shown = self._material(link.version, link.items, link.summary)
+            child.inherited = [*shown.before, *[item for page in shown.pages for item in page.items]]
+            before = decode_receipt(self.log[link.version - 1][1]).history if link.version else self.start
+            begun = decode_page(self.log[link.version][0])[: link.items]
+            child.start = next_history(before, encode_page(begun))
 
     def _owe(self, effect: Effect) -> None:
         assert effect.request_id not in self.owed, "an effect is issued twice"
