@@ -298,6 +298,7 @@ def test_a_temporary_thread_that_waited_for_one_of_its_own_ends_when_that_ends_w
     child.run(says("I watch, too."))
     child.put(Event(child.calls[0], "the last one", "1", final=True))
     child.run()
+    assert thread.fates.get(f"closed:{child.name}") is None
     before = child.head.status
     closes(only_child(child))
     child.run()
