@@ -19,7 +19,7 @@ from hibernaut.kernel.head import decode_head
 from hibernaut.kernel.limits import ThreadOptions
 from hibernaut.messages.inputs import Command, InputMessage
 from hibernaut.models.protocol import ModelRequest
-from hibernaut.models.scripted import ScriptedModel, ScriptedTurn, call, last_result, say, turn
+from hibernaut.models.scripted import ScriptedModel, ScriptedTurn, call, say, turn
 from hibernaut.stores.memory import MemoryStore
 from hibernaut.stores.protocol import DEAD_AFTER, Store, ThreadRow
 from hibernaut.stores.sqlite import SqliteStore
@@ -82,7 +82,9 @@ class Stage:
         if choice <= 2:
             return say("Well.")
         if choice <= 5:
-            return turn(*[call("spawn_thread", instructions=f"Task {n}", child_of=self._stack(request)) for n in (1, 2)])
+            return turn(
+                *[call("spawn_thread", instructions=f"Task {n}", child_of=self._stack(request)) for n in (1, 2)]
+            )
         if choice <= 7 and own not in ROOTS:
             return call("close_thread", thread_id=own, report_to_parent=f"report {digest.hex()[:6]}")
         return {
@@ -193,7 +195,7 @@ class Stage:
                 if row.status in ("stopped", "parked"):
                     await self.order(row, Command("resume"))
             self.clock.advance(MINUTE)
-        raise AssertionError(f"it comes to no rest: {[(row.thread_id, row.status, row.waiting) for row in rows]}")
+        raise AssertionError(f"it comes to no rest: {[(row.thread_id, row.status) for row in await self.rows()]}")
 
     def all_open(self, rows: list[ThreadRow]) -> bool:
         heads = [decode_head(row.head).head for row in rows]
