@@ -33,20 +33,26 @@ async def inherited_items(store: Store, link: Link | None, *, whole: bool = Fals
     Raises:
         StoreCorrupt: a part of it is not in the store, or cannot be read.
     """
+    return (await _inherited(store, link, whole=whole))[0]
+
+
+async def _inherited(store: Store, link: Link | None, *, whole: bool) -> tuple[list[Item], int]:
+    """Return what a thread inherits, and how many bytes that is in the store."""
     if link is None or link.fresh:
-        return []
+        return [], 0
     summary = None if whole else link.summary
     above = await _link_of(store, link.parent) if summary is None else None
     found = await _read(store, _Reach(link.parent, link.version, link.items), above, summary, whole=whole)
-    return [*found.before, *[item for page in found.pages for item in page.items]]
+    return [*found.before, *[item for page in found.pages for item in page.items]], found.size
 
 
 async def _read(
     store: Store, reach: _Reach, link: Link | None, summary: Summary | None, *, whole: bool = False
 ) -> Material:
-    after, before = 0, []
+    after, size = 0, 0
+    before: list[Item] = []
     if summary is None:
-        before = await inherited_items(store, link, whole=whole)
+        before, size = await _inherited(store, link, whole=whole)
     else:
         after = summary.kept - 1
     pages: list[OwnPage] = []
@@ -57,9 +63,10 @@ async def _read(
             before = [shown_summary(item.text) for item in items if isinstance(item, SummaryItem)]
         skip = summary.skip if summary is not None and row.version == summary.kept else 0
         pages.append(OwnPage(row.version, items[skip:], skip))
+        size += len(row.page)
     if len(pages) != last - after or (summary is not None and not before):
         raise StoreCorrupt(f"a part of the history of thread {reach.thread_id} is not in the store")
-    return Material(before, pages, summary.covers if summary else 0, summary is not None)
+    return Material(before, pages, summary.covers if summary else 0, summary is not None, size)
 
 
 async def _link_of(store: Store, thread_id: str) -> Link | None:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from hibernaut.engine.history import read_material
 from hibernaut.kernel.head import Head
-from hibernaut.kernel.sizes import BYTES_PER_TOKEN, Sizes, items_tokens
+from hibernaut.kernel.sizes import Sizes
 from hibernaut.kernel.transcript import Transcript, Validator
 from hibernaut.messages.items import EventItem, Item, ResultItem, UserItem, decode_page
 from hibernaut.messages.parts import Image
@@ -110,7 +110,7 @@ class Transcripts:
         hot.inherit(material.before)
         own = [item for page in material.pages for item in page.items]
         hot.extend(own)
-        self._grow(hot, (items_tokens(material.before) + items_tokens(own)) * BYTES_PER_TOKEN)
+        self._grow(hot, material.size)
         hot.version = head.version
 
     def advance(self, head: Head, hot: HotTranscript, items: Sequence[Item], size: int) -> None:

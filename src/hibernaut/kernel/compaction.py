@@ -151,6 +151,8 @@ class Material(msgspec.Struct, frozen=True):
     covered: int = 0
     """Items of the thread's own that the summary covers which there is."""
     summarized: bool = False
+    size: int = 0
+    """Bytes of the pages that it was read from."""
 
 
 class Cut(msgspec.Struct, frozen=True):

@@ -81,7 +81,7 @@ def may_be_cut(item: Item) -> bool:
 class Sizes:
     """Keeps the estimate of a transcript while it grows: work follows what is new, and is done when somebody asks."""
 
-    __slots__ = ("_count", "_large", "_largest", "_marked", "_marked_tokens", "_tokens", "_waiting")
+    __slots__ = ("_before", "_count", "_large", "_largest", "_marked", "_marked_tokens", "_tokens", "_waiting")
 
     def __init__(self, count: int = 0) -> None:
         self._count = count
@@ -90,6 +90,7 @@ class Sizes:
         self._large: list[tuple[int, int]] = []
         self._marked = -1
         self._marked_tokens = -1
+        self._before: list[tuple[Item, ...]] = []
         self._waiting: list[tuple[Item, ...] | int] = []
         """What was taken in and not measured yet, and marks between."""
 
@@ -105,15 +106,17 @@ class Sizes:
 
     def inherit(self, items: Iterable[Item]) -> None:
         """Take what comes before the thread's own items."""
-        self._settle()
-        for item in items:
-            self._take(item)
+        self._before.append(tuple(items))
 
     def extend(self, items: Iterable[Item]) -> None:
         """Take the next of the thread's own items."""
         self._waiting.append(tuple(items))
 
     def _settle(self) -> None:
+        for items in self._before:
+            for item in items:
+                self._take(item)
+        self._before.clear()
         for one in self._waiting:
             if isinstance(one, int):
                 if one != self._marked:
