@@ -372,3 +372,15 @@ def test_a_final_event_answers_a_subscription_that_was_never_confirmed() -> None
     assert "without having been confirmed" in thread.story()[-2]
     assert thread.head.calls == {}
     assert thread.running() == []
+
+
+def test_a_subscription_that_ends_while_its_confirmation_waits_for_calls_before_it_is_forgotten_with_them() -> None:
+    thread = Thread(ThreadOptions(parallel_calls=2))
+    thread.user("Go")
+    thread.run(calls("build", "watch"))
+    thread.result(2, "watching", subscription=True)
+    thread.put(Event(thread.calls[1], "over", "1", final=True))
+    thread.run()
+    thread.result(1)
+    thread.run(says("Done."))
+    assert thread.head.calls == {}

@@ -440,7 +440,9 @@ def _wake(draft: Draft) -> None:
 
 
 def _forget(draft: Draft, call: Call) -> None:
-    if call.id not in draft.head.turn:
+    if call.id in draft.head.turn:  # its result waits for those of calls before it
+        call.state = "answered"
+    else:
         del draft.head.calls[call.id]
 
 
