@@ -295,3 +295,42 @@ def test_what_a_child_says_is_seen_while_it_says_it() -> None:
 
 def _told(event: AgentEvent) -> tuple[str, str]:
     return event.thread_id, repr(event).replace(event.cursor, "")
+
+
+def test_what_waits_for_a_thread_that_closes_gets_its_disposition() -> None:
+    gate = asyncio.Event()
+
+    @tool
+    async def work() -> str:
+        """Work."""
+        await gate.wait()
+        return "done"
+
+    @tool(events="associative")
+    async def watch() -> AsyncGenerator[str, None]:
+        """Watch."""
+        yield "watching"
+        yield "news"
+        yield "more news"
+
+    def answer(request: ModelRequest) -> ScriptedTurn:
+        if last_user_text(request) == "Go" and not last_result(request):
+            return turn(call("watch"), call("work"))
+        return say("Well.")
+
+    async def scenario() -> None:
+        async with system(answer, work, watch, options=ThreadOptions(parallel_calls=2)) as it:
+            agent = await launched(it)
+            await until(agent, lambda: _waits(it, 2))
+            await agent.close()
+            await until_told(agent, "notice: closed")
+            assert await it.store.read_inbox("root") == ()
+            fates = [fate for receipt in await agent.receipts() for _, fate in receipt.inputs]
+            assert fates.count(Disposition.CLOSED) >= 2
+            await it.verify("root")
+
+    run(scenario)
+
+
+async def _waits(it: AgentSystem, messages: int) -> bool:
+    return len(await it.store.read_inbox("root")) >= messages

@@ -169,6 +169,8 @@ class SliceRunner:
             one = _Round()
             if draft.wants_completion or (draft.compacting and head.status == "open"):
                 await self._ask(one, draft, launch, claim.token << 8 | number, streaming)
+            if head.status == "closed":
+                await self._dispose_of_the_rest(draft)
             commit = seal(draft, one.asked, started=started, now=draft.now, build=build(), extra=loaded.extra)
             owed: Sequence[Effect] = commit.effects
             inline = [effect for effect in owed if _is_inline(draft, effect)] if owed and number < rounds else ()
@@ -184,6 +186,17 @@ class SliceRunner:
                 await self._perform_inline(self._work(inline, draft, launch), draft, streaming)
             claim = replace(claim, version=commit.version, tries=1)
             inputs = await self._store.take(claim, self._clock.now())
+
+    async def _dispose_of_the_rest(self, draft: Draft) -> None:
+        """Give what still waits in the inbox of a thread that ends its disposition; nobody will come for it."""
+        named = {name for name, disposition in draft.dispositions if disposition is not Disposition.DEFERRED}
+        named.update(draft.dropped)
+        rest = [one for one in await self._store.read_inbox(draft.head.thread_id) if one.message_id not in named]
+        if rest:
+            names = {one.message_id for one in rest}
+            draft.dispositions = [entry for entry in draft.dispositions if entry[0] not in names]
+            draft.dispositions += [(one.message_id, Disposition.CLOSED) for one in rest]
+            draft.deferred.clear()
 
     async def _perform_inline(
         self, work: Sequence[Work], draft: Draft, streaming: Callable[[str], None] | None
