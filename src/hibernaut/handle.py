@@ -1,5 +1,6 @@
 """A `ThreadHandle` talks to one thread of a system."""
 
+from collections import Counter
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,7 @@ from hibernaut.errors import MalformedInput, ThreadClosed
 from hibernaut.kernel.head import Status, decode_head
 from hibernaut.kernel.receipt import Receipt, decode_receipt
 from hibernaut.messages.events import AgentEvent
-from hibernaut.messages.inputs import USER, Command, Delivered, urgency
+from hibernaut.messages.inputs import USER, Command, Delivered, Event, urgency
 from hibernaut.messages.items import Item, decode_page
 from hibernaut.messages.parts import Content
 from hibernaut.state import ThreadState, TreeState, state_of, tree_of
@@ -100,7 +101,9 @@ class ThreadHandle:
         inbox = await self._system.store.read_inbox(self.thread_id)
         row = await self._system.row(self.thread_id)
         now = self._system.clock.now()
-        return state_of(row, ready=any(_wakes(arrived, row.status, now) for arrived in inbox))
+        contents = [arrived.message.content for arrived in inbox if arrived.message]
+        events = Counter(content.call_id for content in contents if isinstance(content, Event))
+        return state_of(row, ready=any(_wakes(arrived, row.status, now) for arrived in inbox), events=events)
 
     async def stop(self, reason: str = "", *, tree: bool = False) -> None:
         """Stop the thread: what it says is cut short, its open calls are cancelled, what comes is held.

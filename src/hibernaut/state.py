@@ -1,6 +1,6 @@
 """What a thread is at one moment, for those who look."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -31,6 +31,8 @@ class Subscription(msgspec.Struct, frozen=True):
     last_event: str
     at_work: int
     """Events that have threads of their own now."""
+    waiting: int
+    """Events in the inbox; in a listing, which does not look into inboxes, 0."""
 
 
 class ThreadState(msgspec.Struct, frozen=True):
@@ -98,8 +100,11 @@ def tree_of(rows: Sequence[ThreadRow], top: str) -> TreeState:
     return grow(next(row for row in rows if row.thread_id == top))
 
 
-def state_of(row: ThreadRow, *, ready: bool) -> ThreadState:
-    """Return the state of a stored thread; `ready` says whether its inbox has something for it now."""
+def state_of(row: ThreadRow, *, ready: bool, events: Mapping[str, int] | None = None) -> ThreadState:
+    """Return the state of a stored thread.
+
+    `ready` says whether its inbox has something for it now, `events` how many events of each subscription it holds.
+    """
     head = decode_head(row.head).head
     return ThreadState(
         thread_id=row.thread_id,
@@ -123,7 +128,11 @@ def state_of(row: ThreadRow, *, ready: bool) -> ThreadState:
         purpose=_purpose(head.link) if head.link else "",
         children=len(living(head)),
         questions=sum(one.answer < 0 for one in head.questions.values()),
-        subscriptions=tuple(_subscription(head, call) for call in head.calls.values() if call.state == "subscribed"),
+        subscriptions=tuple(
+            _subscription(head, call, (events or {}).get(call.id, 0))
+            for call in head.calls.values()
+            if call.state == "subscribed"
+        ),
         refused=head.refused,
     )
 
@@ -138,9 +147,9 @@ def _purpose(link: Link) -> str:
     return f"{instructions}"
 
 
-def _subscription(head: Head, call: Call) -> Subscription:
+def _subscription(head: Head, call: Call, waiting: int) -> Subscription:
     at_work = sum(child.event and child.call_id == call.id for child in head.children.values())
-    return Subscription(call.id, call.tool, call.arguments, call.last_event, at_work)
+    return Subscription(call.id, call.tool, call.arguments, call.last_event, at_work, waiting)
 
 
 def _activity(head: Head, *, ready: bool) -> Activity:

@@ -274,3 +274,46 @@ def test_c66_what_ended_long_ago_is_pruned_and_the_rest_is_not(invoke: Invoke) -
 def test_what_is_no_age_is_refused(age: str, invoke: Invoke) -> None:
     invoke("send", "t", "hello", *STORE)
     assert invoke("threads", "prune", "--older-than", age, *STORE).exit_code == 2
+
+
+def test_a_subscription_shows_what_is_at_work_and_what_waits(invoke: Invoke, folder: Path) -> None:
+    (folder / "listener.py").write_text(
+        "from hibernaut import ScriptedModel, ThreadOptions, ToolContext, tool\n"
+        "from hibernaut.models.scripted import call, say\n"
+        "@tool(resumable=True)\n"
+        "async def watch(context: ToolContext):\n"
+        '    "Watch."\n'
+        '    yield "watching"\n'
+        "    for number in range(12):\n"
+        '        yield f"event {number}"\n'
+        "    import asyncio\n"
+        "    await asyncio.Event().wait()\n"
+        "@tool\n"
+        "async def hang() -> str:\n"
+        '    "Hang."\n'
+        "    import asyncio\n"
+        "    await asyncio.Event().wait()\n"
+        '    return ""\n'
+        "def answer(request):\n"
+        "    if request.thread_id != 't':\n"
+        "        return call('hang')\n"
+        "    return call('watch') if len(request.transcript) == 1 else say('I listen.')\n"
+        "model = ScriptedModel(answer)\n"
+    )
+    invoke(
+        "run",
+        "listen",
+        "--thread",
+        "t",
+        "--model",
+        "listener.py:model",
+        "--tools",
+        "listener.py",
+        *STORE,
+        "--timeout",
+        "3",
+    )
+    shown = invoke("threads", "show", "t", *STORE).stdout
+    assert "Below    8 living children\n" in shown
+    (listens,) = [line for line in shown.splitlines() if line.startswith("Listens")]
+    assert "8 events at work, 4 waiting, the last #8" in listens

@@ -62,6 +62,12 @@ async def _show(setting: Setting, given: str, *, as_json: bool) -> None:
         ("Title", state.title),
         ("State", f"{state.status}{doing}"),
         ("Reason", state.reason),
+        ("Parent", state.parent),
+        ("Is for", shorten(state.purpose, LONGEST_EXCERPT)),
+        (
+            "Below",
+            f"{state.children:,} living {'child' if state.children == 1 else 'children'}" if state.children else "",
+        ),
         ("Tenant", state.tenant),
         ("User", launch.user),
         ("Model", launch.model or "whatever the engine's default is"),
@@ -70,6 +76,7 @@ async def _show(setting: Setting, given: str, *, as_json: bool) -> None:
         ("Made", f"{moment(state.created)} ({ago(state.created, now)})"),
         ("Updated", f"{moment(state.updated)} ({ago(state.updated, now)})"),
         ("Holds", f"{state.items:,} items from {state.version:,} commits; {state.waiting:,} messages in its inbox"),
+        ("Refused", f"{state.refused:,} inputs that were about nothing it has" if state.refused else ""),
         ("Bytes", ", ".join(f"{what} {size:,}" for what, size in sizes.items())),
         ("Tokens", f"{state.usage.input:,} in ({state.usage.cached:,} cached), {state.usage.output:,} out"),
     ]
@@ -80,11 +87,14 @@ async def _show(setting: Setting, given: str, *, as_json: bool) -> None:
         say(
             f"{'Call':<9}{call.call_id}  {_call_state(call.state, call.call_id, effects)}  {call.tool} {call.arguments}"
         )
+    for one in state.subscriptions:
+        last = f", the last {one.last_event}" if one.last_event else ""
+        say(f"{'Listens':<9}{one.call_id}  {one.at_work:,} events at work, {one.waiting:,} waiting{last}")
     for question in asked:
         choices = ", ".join(f"{number} {choice}" for number, choice in enumerate(question.choices, 1))
         say(f"{'Asks':<9}{question.question_id}  {shorten(question.prompt, LONGEST_EXCERPT)} [{choices}]")
-    for one in timers:
-        timer = _timer_record(one)
+    for letter in timers:
+        timer = _timer_record(letter)
         say(f"{'Timer':<9}{timer['purpose']} at {moment(timer['due'])} ({ago(timer['due'], now)}) {timer['call_id']}")
 
 
