@@ -6,6 +6,7 @@ from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Any
 
 from hibernaut.doors import refuse
+from hibernaut.engine.answering import OpenQuestion
 from hibernaut.engine.history import inherited_items
 from hibernaut.engine.trees import tree_events
 from hibernaut.errors import MalformedInput, ThreadClosed
@@ -75,6 +76,13 @@ class ThreadHandle:
         row = await self._system.row(self.thread_id)
         rows = await self._system.store.read_tree(row.root or row.thread_id)
         return tree_of(rows, self.thread_id)
+
+    async def questions_below(self) -> list[OpenQuestion]:
+        """Return what the threads below this one ask people, oldest first."""
+        below = {state.thread_id for state in await self.tree()} - {self.thread_id}
+        row = await self._system.row(self.thread_id)
+        asked = await self._system.questions(row.root or row.thread_id) if below else []
+        return [question for question in asked if question.thread_id in below]
 
     async def history(self, *, inherited: bool = False) -> list[Item]:
         """Return everything in the history, oldest first; what a summary stands for too.

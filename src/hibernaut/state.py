@@ -141,10 +141,9 @@ def _purpose(link: Link) -> str:
     if link.event:
         return f"an event of {link.tool} {link.arguments}"
     try:
-        instructions = msgspec.json.decode(link.arguments, type=dict[str, Any]).get("instructions", "")
+        return str(msgspec.json.decode(link.arguments, type=dict[str, Any]).get("instructions", ""))
     except msgspec.DecodeError:  # long ones are kept as an excerpt
-        instructions = link.arguments
-    return f"{instructions}"
+        return link.arguments.partition('"instructions":"')[2] or link.arguments
 
 
 def _subscription(head: Head, call: Call, waiting: int) -> Subscription:

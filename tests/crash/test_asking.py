@@ -34,8 +34,11 @@ def check(course: Course) -> None:
     assert course.seen.head.questions == {}
     if results[0] == "there and now":
         assert [list(words) for words in followed] == [["there", "now"]]
-    elif results[0] == UNKNOWN:
+    elif results[0].startswith(UNKNOWN):
         assert len(asked) != 1 or followed == []
+        told = results[0].removeprefix(UNKNOWN)
+        answers = [("Where?", "there"), ("When?", "now")]
+        assert told in ["".join([f"\nA person was asked: {q}\nAnswer: {a}" for q, a in answers[:n]]) for n in range(3)]
     else:
         assert NOT_DONE in results[0]
         assert asked

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from hibernaut.engine.answering import OpenQuestion
-from hibernaut.errors import AlreadyAnswered, MalformedInput, QuestionOver, UnknownQuestion
+from hibernaut.errors import AlreadyAnswered, MalformedInput, QuestionOver, UnknownQuestion, UnknownThread
 from hibernaut.handle import ThreadHandle
 from hibernaut.kernel.limits import ThreadOptions
 from hibernaut.kernel.prepare import STILL_RUNNING
@@ -141,7 +141,8 @@ def test_what_cannot_be_answered_is_an_error() -> None:
             async with system([], store=store, run=False) as client:
                 assert await client.questions() == [question]
                 assert await client.questions("t") == [question]
-                assert await client.questions("another") == []
+                with pytest.raises(UnknownThread):
+                    await client.questions("another")
                 assert await client.answer(name.partition("@")[0], 2) == "later"
             await until_told(agent, "result: it: later")
 

@@ -1,6 +1,7 @@
 """Trees of threads in a running engine: children work, events get threads, and whoever watches sees all of it."""
 
 import asyncio
+import json
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 
@@ -258,7 +259,7 @@ def test_a_cursor_of_a_tree_is_bounded_by_the_threads_that_live() -> None:
     run(scenario)
 
 
-@pytest.mark.parametrize("cursor", ["12.3", "tree.", "tree.!!", "tree.gKFh", "x"])
+@pytest.mark.parametrize("cursor", ["12.3", "tree.", "tree.!!", "tree.gKFh", "x", "tree.é"])
 def test_what_is_no_cursor_of_a_tree_is_refused(cursor: str) -> None:
     async def scenario() -> None:
         async with system(counting) as it:
@@ -334,3 +335,41 @@ def test_what_waits_for_a_thread_that_closes_gets_its_disposition() -> None:
 
 async def _waits(it: AgentSystem, messages: int) -> bool:
     return len(await it.store.read_inbox("root")) >= messages
+
+
+def test_a25_c44_threads_that_spawn_at_the_same_moment_meet_the_bound_of_the_tree() -> None:
+    def answer(request: ModelRequest) -> ScriptedTurn:
+        text = "\n".join(plain_text(item.content) for item in request.transcript if hasattr(item, "content"))
+        found = [line for line in text.splitlines() if "its stack of threads is" in line]
+        stack = json.loads(found[-1].partition("stack of threads is ")[2].removesuffix(".")) if found else []
+        made = "works on that now" in last_result(request) or "Not done" in last_result(request)
+        return say("Enough.") if made else turn(*[spawn(f"Again {n}", *stack) for n in range(4)])
+
+    async def scenario() -> None:
+        options = ThreadOptions(parallel_calls=4, max_children=4, max_depth=100, max_descendants=30)
+        async with system(answer, options=options) as it:
+            agent = await launched(it)
+            await it.wait_idle()
+            living = [state for state in await agent.tree() if state.status != "closed"]
+            assert len(living) - 1 == 30
+
+    run(scenario)
+
+
+def test_a_tree_that_has_ended_is_read_with_short_cursors() -> None:
+    @tool
+    async def watch() -> AsyncGenerator[str, None]:
+        """Watch."""
+        yield "subscribed"
+        for number in range(50):
+            yield f"event {number}"
+
+    async def scenario() -> None:
+        async with system(listening, watch) as it:
+            agent = await launched(it, "Watch")
+            await it.wait_idle()
+            whole = [event async for event in agent.events(tree=True, follow=False)]
+            assert len({event.thread_id for event in whole}) == 52
+            assert max(len(event.cursor) for event in whole) < 200
+
+    run(scenario)

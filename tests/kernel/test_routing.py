@@ -7,6 +7,7 @@ import pytest
 
 from hibernaut.kernel.commit import Disposition
 from hibernaut.kernel.limits import ThreadOptions
+from hibernaut.kernel.prepare import TREE_FULL
 from hibernaut.messages.inputs import Event, Timer, ToolResult
 from hibernaut.messages.items import CallItem, EventItem, ResultItem, SpawnItem, UserItem
 from hibernaut.messages.parts import plain_text
@@ -384,3 +385,25 @@ def test_a_subscription_that_ends_while_its_confirmation_waits_for_calls_before_
     thread.result(1)
     thread.run(says("Done."))
     assert thread.head.calls == {}
+
+
+def test_what_waited_for_room_and_is_too_fast_now_comes_with_the_next_minute() -> None:
+    thread = watching(ThreadOptions(max_event_children=2, max_events_per_minute=4))
+    thread.wait(MINUTE - thread.now % MINUTE)
+    names = [happens(thread, str(number)) for number in range(6)]
+    thread.run()
+    for number in range(4):
+        closes(children(thread)[number])
+        thread.run()
+    assert [name in thread.fates for name in names] == [True] * 4 + [False] * 2
+    thread.wait(MINUTE)
+    thread.run()
+    assert all(name in thread.fates for name in names)
+
+
+def test_an_event_that_waits_for_room_in_its_tree_is_looked_at_soon() -> None:
+    thread = watching(ThreadOptions(max_descendants=1))
+    happens(thread, "first")
+    name = happens(thread, "second")
+    thread.run()
+    assert thread.inbox[name].due - thread.now == TREE_FULL

@@ -174,3 +174,13 @@ def test_what_reaches_a_closed_thread_all_the_same_is_disposed_of() -> None:
     thread.run()
     draft = prepare(thread.head, [Delivered("x", 0, None, "torn")], thread.options, thread.now)
     assert draft.dispositions == [("x", CLOSED)]
+
+
+def test_a_thread_that_is_stopped_is_not_compacted_and_says_so() -> None:
+    thread = idle()
+    thread.stop()
+    thread.run()
+    name = thread.put(Command("compact"))
+    thread.run()
+    assert thread.fates[name] is Disposition.STALE
+    assert thread.notices()[-1] == "the thread is stopped; resume it, then compact it"

@@ -41,20 +41,6 @@ def lines_of(asked: OpenQuestion | QuestionAsked, now: int) -> list[str]:
     return lines
 
 
-def as_event(question: OpenQuestion) -> QuestionAsked:
-    """Return the event of a question that was asked before."""
-    return QuestionAsked(
-        thread_id=question.thread_id,
-        question_id=question.question_id,
-        call_id=question.call_id,
-        prompt=question.prompt,
-        choices=question.choices,
-        default=question.default,
-        due=question.due,
-        url=question.url,
-    )
-
-
 class Questions:
     """Shows the events of one thread and takes a person's answers: one question at a time, the oldest first."""
 

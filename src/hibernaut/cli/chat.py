@@ -10,7 +10,7 @@ import click
 from msgspec.structs import replace
 
 from hibernaut.cli import options
-from hibernaut.cli.asking import Questions, as_event
+from hibernaut.cli.asking import Questions
 from hibernaut.cli.editor import Key, Submitted
 from hibernaut.cli.failures import ANSWERED, INTERRUPTED, Leave
 from hibernaut.cli.following import Follower, until_over
@@ -21,7 +21,7 @@ from hibernaut.cli.screen import Screen
 from hibernaut.cli.starting import Setting, check_new, check_old, existing
 from hibernaut.cli.terminal import DIM, Output, Printed, is_styled
 from hibernaut.cli.tools import load_tools
-from hibernaut.engine.answering import questions_of
+from hibernaut.engine.answering import as_event, questions_of
 from hibernaut.errors import InputRefused
 from hibernaut.handle import ThreadHandle
 from hibernaut.ids import RandomIds

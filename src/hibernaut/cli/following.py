@@ -4,10 +4,13 @@ import asyncio
 from contextlib import aclosing, suppress
 from typing import Protocol
 
-from hibernaut.engine.answering import questions_of
+from msgspec.structs import replace
+
+from hibernaut.engine.answering import as_event, questions_of
+from hibernaut.engine.trees import cursor_now
 from hibernaut.handle import ThreadHandle
 from hibernaut.kernel.head import decode_head
-from hibernaut.messages.events import AgentEvent
+from hibernaut.messages.events import AgentEvent, QuestionAsked, QuestionEnded
 from hibernaut.state import ThreadState, state_of
 from hibernaut.system import AgentSystem
 
@@ -36,7 +39,29 @@ class Follower:
         self.cursor = cursor
 
     async def show(self, *, follow: bool = True) -> None:
-        """Show what there is and (with `follow`) what comes, until the system is closed. Cancelling loses nothing."""
+        """Show what there is and (with `follow`) what comes, until the system is closed. Cancelling loses nothing.
+
+        With `follow` also what the threads below ask people: they cannot be answered by somebody who does not see it.
+        """
+        if not follow:
+            await self._show_own(follow=False)
+            return
+        async with asyncio.TaskGroup() as group:
+            below = group.create_task(self._show_asked_below())
+            await self._show_own(follow=True)
+            below.cancel()
+
+    async def _show_asked_below(self) -> None:
+        tree = await self._handle.tree()
+        for question in await self._handle.questions_below():
+            self._teller.tell(as_event(question))
+        begin = cursor_now({state.thread_id: state.version for state in tree if state.status != "closed"})
+        async with aclosing(self._handle.events(begin, tree=True)) as events:
+            async for event in events:
+                if event.thread_id != self._handle.thread_id and isinstance(event, QuestionAsked | QuestionEnded):
+                    self._teller.tell(replace(event, cursor=""))
+
+    async def _show_own(self, *, follow: bool) -> None:
         async with aclosing(self._handle.events(self.cursor, follow=follow)) as events:
             async for event in events:
                 self.cursor = event.cursor or self.cursor

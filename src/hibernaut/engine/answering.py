@@ -7,15 +7,16 @@ import msgspec
 
 from hibernaut.clock import Clock
 from hibernaut.engine.asking import answer_message
-from hibernaut.errors import AlreadyAnswered, MalformedInput, QuestionOver, UnknownQuestion
+from hibernaut.errors import AlreadyAnswered, MalformedInput, QuestionOver, UnknownQuestion, UnknownThread
 from hibernaut.ids import asking_thread
 from hibernaut.kernel.head import Head, Pending, decode_head
+from hibernaut.messages.events import QuestionAsked
 from hibernaut.messages.inputs import Answer, InputMessage, Question
 from hibernaut.messages.items import QuestionEndItem, decode_page
 from hibernaut.stores.protocol import Outcome, Store, ThreadRow
 
-ASKING_THREADS = 1_000
-"""Threads whose questions are shown at once, at most."""
+ASKING_THREADS = 100_000
+"""Threads whose questions are shown at once, at most, those that ask the longest first."""
 
 
 class OpenQuestion(msgspec.Struct, frozen=True):
@@ -42,7 +43,15 @@ class OpenQuestion(msgspec.Struct, frozen=True):
 
 
 async def open_questions(store: Store, tenant: str, root: str | None) -> list[OpenQuestion]:
-    """Return the questions that wait, of a tenant or one tree of it, oldest first."""
+    """Return the questions that wait, of a tenant or one tree of it, oldest first.
+
+    Raises:
+        UnknownThread: the tenant has no such tree.
+    """
+    if root is not None:
+        top = await store.read_head(root)
+        if top is None or top.tenant != tenant:
+            raise UnknownThread(root)
     rows = await store.list_asking(tenant, root=root, limit=ASKING_THREADS)
     found = [question for row in rows if row.tenant == tenant for question in questions_of(decode_head(row.head).head)]
     return sorted(found, key=lambda question: question.asked)
@@ -68,6 +77,20 @@ def questions_of(head: Head) -> list[OpenQuestion]:
         for name, one in head.questions.items()
         if one.answer < 0
     ]
+
+
+def as_event(question: OpenQuestion) -> QuestionAsked:
+    """Return the event of a question that was asked before."""
+    return QuestionAsked(
+        thread_id=question.thread_id,
+        question_id=question.question_id,
+        call_id=question.call_id,
+        prompt=question.prompt,
+        choices=question.choices,
+        default=question.default,
+        due=question.due,
+        url=question.url,
+    )
 
 
 def choice_of(choices: tuple[str, ...], given: int | str) -> int:

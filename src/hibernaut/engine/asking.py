@@ -153,6 +153,12 @@ def _waits(head: Head, inbox: Sequence[InputContent], call_id: str) -> bool:
     )
 
 
+def answers_of(head: Head, call_id: str) -> str:
+    """Return what people have answered to a call, for a model that hears no more of it; "" if it asked nothing."""
+    answered = [one for one in head.questions.values() if one.call_id == call_id and one.answer >= 0]
+    return "".join([f"\nA person was asked: {one.prompt}\nAnswer: {one.choices[one.answer]}" for one in answered])
+
+
 def _why_gone(head: Head, call_id: str) -> str:
     if head.status == "closed":
         return "the thread is closed"

@@ -59,12 +59,21 @@ class Engine:
         except StaleClaim:
             logger.info("thread %s was taken over by another engine", claim.thread_id)
         except StoreError:
+            if await self._is_deleted(claim.thread_id):
+                logger.info("thread %s was deleted while it was at work", claim.thread_id)
+                return
             logger.exception("the store failed in a slice of thread %s", claim.thread_id)
             await self._give_back(claim)
         except Exception:
             # One thread's defect must not end the engine: it is tried again a bounded number of times, then parked.
             logger.exception("a slice of thread %s failed", claim.thread_id)
             await self._give_back(claim)
+
+    async def _is_deleted(self, thread_id: str) -> bool:
+        try:
+            return await self.store.read_head(thread_id) is None
+        except StoreError:
+            return False
 
     async def _give_back(self, claim: Claim) -> None:
         pause = FAILED_SLICE_PAUSE << min(claim.tries - 1, 6)

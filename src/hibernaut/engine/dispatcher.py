@@ -16,7 +16,7 @@ from typing import TypeVar, cast
 import msgspec
 
 from hibernaut.clock import Clock
-from hibernaut.engine.asking import Asking
+from hibernaut.engine.asking import Asking, answers_of
 from hibernaut.engine.live import LiveFeed
 from hibernaut.engine.resuming import BEGINNING, LastEvent, last_event
 from hibernaut.engine.threads import Threads
@@ -176,7 +176,8 @@ class Dispatcher:
             work = Work(effect, row.thread_id, tenant, user, head.metadata)
             self._workers.put(self._begin(work, started=row.state == "sent"))
         elif not await self._asking.leave(effect, row.thread_id):
-            await self._end_unknown(effect, row.thread_id, UNKNOWN_EFFECT, subscription=call.mode == "subscription")
+            text = UNKNOWN_EFFECT.format(tool=effect.tool) + answers_of(head, call.id)
+            await self._end_unknown(effect, row.thread_id, text, subscription=call.mode == "subscription")
 
     async def heed_cancellations(self) -> None:
         """Carry out cancellations that other processes wrote for tools that run here."""
@@ -440,13 +441,13 @@ class Dispatcher:
                 return
             elif not await self._asking.leave(work.effect, work.thread_id):
                 subscription = tool is not None and tool.mode == "subscription"
-                await self._end_unknown(work.effect, work.thread_id, STOPPED_EFFECT, subscription=subscription)
+                text = STOPPED_EFFECT.format(tool=work.effect.tool)
+                await self._end_unknown(work.effect, work.thread_id, text, subscription=subscription)
         except StoreError:
             logger.exception("the end of call %s was not stored; the next engine finds it", work.effect.call_id)
 
     async def _end_unknown(self, effect: Effect, thread_id: str, text: str, *, subscription: bool) -> None:
         """Answer a call whose end nobody knows; a subscription that was confirmed has its last event then."""
-        text = text.format(tool=effect.tool)
         if not subscription:
             # An id of its own: the genuine result, should it come all the same, is no second one.
             unknown = ToolResult(effect.call_id, text, is_error=True, unknown=True)

@@ -139,6 +139,8 @@ class SliceRunner:
         self.transcripts = Transcripts(store)
         self.streams: dict[str, LiveStream | InlineWait] = {}
         """Completions and inline tools under way, by thread."""
+        self._unborn: dict[str, tuple[str, int]] = {}
+        """Root and number of the threads that rounds under way are about to make, by the thread that makes them."""
         self.completions = 0
         """Turns that were completed and stored."""
 
@@ -154,6 +156,9 @@ class SliceRunner:
             self.transcripts.drop(claim.thread_id)
             self._feed.end(claim.thread_id)
             raise
+        finally:
+            if self._unborn:
+                self._unborn.pop(claim.thread_id, None)
 
     async def _slice(self, claim: Claim, streaming: Callable[[str], None] | None) -> None:
         loaded = decode_head(claim.head)
@@ -166,6 +171,7 @@ class SliceRunner:
             draft = _give_up(head, inputs, claim.tries, launch, started) if claim.tries > MAX_TRIES else None
             family = await self._family(head) if any(map(_may_spawn, inputs)) else 0
             draft = draft or prepare(head, inputs, launch.config.options, started, family)
+            self._expect(draft)
             one = _Round()
             if draft.wants_completion or (draft.compacting and head.status == "open"):
                 await self._ask(one, draft, launch, claim.token << 8 | number, streaming)
@@ -176,6 +182,8 @@ class SliceRunner:
             inline = [effect for effect in owed if _is_inline(draft, effect)] if owed and number < rounds else ()
             again = number < rounds and (commit.continues or bool(inline))
             await self._store.commit(claim, commit, keep=again)
+            if self._unborn:
+                self._unborn.pop(head.thread_id, None)
             self._follow(one, draft, len(commit.page))
             if owed:
                 owed = [effect for effect in owed if effect not in inline]
@@ -312,6 +320,7 @@ class SliceRunner:
         if spawns(turn):
             draft.family = await self._family(head) + len(draft.spawned)
         fold_turn(draft, turn, launch.table)
+        self._expect(draft)
         asked.turn, asked.usage = TurnCommit.COMPLETE, turn.usage
 
     def _failed(self, draft: Draft, error: ModelError | ConfigurationError) -> None:
@@ -320,7 +329,20 @@ class SliceRunner:
         fold_failure(draft, Failure(error.code, str(error), retryable, wait))
 
     async def _family(self, head: Head) -> int:
-        return await self._store.count_living(head.link.root if head.link else head.thread_id)
+        """Count the threads that live below the root of a tree, with those that other slices are about to make."""
+        root = head.link.root if head.link else head.thread_id
+        before = self._expected_in(root, head.thread_id)
+        living = await self._store.count_living(root)
+        # What was committed while it was counted may be counted twice, but is never left out.
+        return living + max(before, self._expected_in(root, head.thread_id))
+
+    def _expect(self, draft: Draft) -> None:
+        """Note what a round is about to make, so that others of its tree count it."""
+        if draft.spawned:
+            self._unborn[draft.head.thread_id] = draft.spawned[0].root, len(draft.spawned)
+
+    def _expected_in(self, root: str, without: str) -> int:
+        return sum(count for name, (tree, count) in self._unborn.items() if tree == root and name != without)
 
     def _model(self, name: str) -> tuple[Model, ModelInfo]:
         model = self._models.resolve(name)

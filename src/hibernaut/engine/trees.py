@@ -7,8 +7,7 @@ cursor of a tree holds a place in each thread that lives.
 
 import asyncio
 import base64
-import binascii
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import ExitStack
 from typing import Self
 
@@ -42,20 +41,37 @@ async def tree_events(
         while True:
             closing = feed.is_over or not follow
             while (moved := watch.next_moved()) is not None:
-                closed = False
-                async for event in feed.pull(moved, watch.followed[moved]):
-                    places[moved] = event.cursor
-                    closed = closed or (isinstance(event, Notice) and event.kind == "closed")
-                    if isinstance(event, ThreadSpawned):
-                        places[event.child_id] = ""
-                        watch.add(event.child_id, "")
-                    yield replace(event, cursor=_write(places))
-                if closed:
-                    watch.drop(moved)
-                    del places[moved]
+                async for event in _read(feed, watch, places, moved):
+                    yield event
             if closing:
                 return
             await watch.rung.wait()
+
+
+def cursor_now(versions: Mapping[str, int]) -> str:
+    """Return the cursor behind all that is stored of some threads, by their head versions."""
+    return _write({name: str(Cursor(version)) for name, version in versions.items()}, "")
+
+
+async def _read(
+    feed: LiveFeed, watch: "_Watch", places: dict[str, str], thread_id: str
+) -> AsyncGenerator[AgentEvent, None]:
+    """Yield what there is of a thread, and of each child as soon as it is heard of: what has ended is soon left."""
+    closed = False
+    async for event in feed.pull(thread_id, watch.followed[thread_id]):
+        places[thread_id] = event.cursor
+        closed = closed or (isinstance(event, Notice) and event.kind == "closed")
+        if isinstance(event, ThreadSpawned):
+            places[event.child_id] = ""
+            watch.add(event.child_id, "")
+        yield replace(event, cursor=_write(places, event.cursor))
+        if isinstance(event, ThreadSpawned):
+            watch.moved.pop(event.child_id, None)
+            async for below in _read(feed, watch, places, event.child_id):
+                yield below
+    if closed:
+        watch.drop(thread_id)
+        del places[thread_id]
 
 
 class _Bell:
@@ -113,15 +129,17 @@ class _Watch:
         return thread_id
 
 
-def _write(places: dict[str, str]) -> str:
-    return _PREFIX + base64.urlsafe_b64encode(pack(places)).decode().rstrip("=")
+def _write(places: dict[str, str], cursor: str) -> str:
+    """Write a cursor of a tree; like that of a thread it has a `~` in it inside a turn that is not stored yet."""
+    inside = "~" if "~" in cursor else ""
+    return _PREFIX + base64.urlsafe_b64encode(pack(places)).decode().rstrip("=") + inside
 
 
 def _parse(cursor: str) -> dict[str, str]:
     try:
-        body = cursor.removeprefix(_PREFIX) if cursor.startswith(_PREFIX) else ""
+        body = cursor.removeprefix(_PREFIX).removesuffix("~") if cursor.startswith(_PREFIX) else ""
         places = _decoder.decode(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
-    except (binascii.Error, msgspec.DecodeError, UnicodeDecodeError):
+    except (ValueError, msgspec.DecodeError):
         places = {}
     if not places:
         raise MalformedInput(f"{cursor[:64]!r} is no cursor of a tree; take one from an event of `events(tree=True)`")

@@ -222,8 +222,8 @@ def _bound(draft: Draft) -> str:
         return f"threads may be nested {options.max_depth} deep (max_depth), and this one is as deep as that."
     if draft.family >= options.max_descendants:
         return (
-            f"{draft.family} threads live below this conversation's first one, and {options.max_descendants} may "
-            "(max_descendants). Wait for some to end, or do it here."
+            f"{options.max_descendants} threads may live below this conversation's first one (max_descendants), and "
+            "they do. Wait for some to end, or do it here."
         )
     return ""
 

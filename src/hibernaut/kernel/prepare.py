@@ -41,6 +41,9 @@ UNCONFIRMED = (
 NO_ROOM = 15 * 60_000
 """Milliseconds after which an event that waits for its turn is looked at again, if nothing made room before."""
 
+TREE_FULL = 15_000
+"""The same when its tree is full: room that is made elsewhere in it wakes nobody."""
+
 PUNCTUAL = 2_000
 """Milliseconds that a timer may be late without a word about it."""
 
@@ -254,7 +257,8 @@ def _event(draft: Draft, content: Event, arrived: Delivered) -> Disposition | No
     if call.id not in draft.blocked and _is_too_fast(draft, call):
         draft.blocked[call.id] = (call.minute + 1) * 60_000
     elif call.id not in draft.blocked and threaded and not can_route(draft, call):
-        draft.blocked[call.id] = draft.now + NO_ROOM
+        full = draft.family >= draft.options.max_descendants
+        draft.blocked[call.id] = draft.now + (TREE_FULL if full else NO_ROOM)
     draft.patience.pop(arrived.message_id, None)
     if call.id in draft.blocked:
         if until := draft.blocked[call.id]:
@@ -377,6 +381,8 @@ def _command(draft: Draft, content: Command) -> Disposition:
         return Disposition.ACCEPTED
     if content.action == "compact":
         draft.compacting = head.status == "open"
+        if not draft.compacting:
+            draft.notice("compaction_failed", f"the thread is {head.status}; resume it, then compact it")
         return Disposition.ACCEPTED if draft.compacting else Disposition.STALE
     if content.action == "close":
         close(draft, content.reason)
@@ -416,9 +422,9 @@ def _leave(draft: Draft, arrived: Delivered) -> None:
     One that waits already, and goes on waiting, is not mentioned again: there may be thousands of them.
     """
     if draft.head.status == "open":
-        if arrived.due > draft.now:
-            return
         until = draft.patience.get(arrived.message_id) or _grace_ends(draft, arrived)
+        if draft.now < arrived.due <= until:
+            return
         draft.deferred.append((arrived.message_id, until))
         draft.dispositions.append((arrived.message_id, Disposition.DEFERRED))
     else:

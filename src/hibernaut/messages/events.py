@@ -64,7 +64,7 @@ class ToolCall(AgentEvent, frozen=True, kw_only=True):
 
 
 class TurnDiscarded(AgentEvent, frozen=True, kw_only=True):
-    """The attempt came to nothing: forget every event since the last one whose cursor has no `~` in it.
+    """The attempt came to nothing: forget every event of its thread since the last one whose cursor has no `~` in it.
 
     What of it is stored after all (what the user said, and a notice that says why) comes again.
     """
@@ -187,9 +187,12 @@ class Cursor(msgspec.Struct, frozen=True):
         try:
             version, _, index = stored.partition(".")
             attempt, _, seen = partial.partition(":")
-            return cls(int(version), int(index or 0), int(attempt or 0), int(seen or 0))
+            numbers = int(version), int(index or 0), int(attempt or 0), int(seen or 0)
         except ValueError:
-            raise MalformedInput(f"{text!r} is not a cursor; take one from an event") from None
+            numbers = (-1, 0, 0, 0)
+        if min(numbers) < 0:
+            raise MalformedInput(f"{text!r} is not a cursor; take one from an event")
+        return cls(*numbers)
 
 
 def to_record(event: AgentEvent) -> dict[str, Any]:
