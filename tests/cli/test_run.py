@@ -203,3 +203,39 @@ def test_the_thread_of_another_tenant_is_not_spoken_to(invoke: Invoke) -> None:
     assert "there is no thread 't'" in result.stderr
     history = invoke("threads", "history", "t", "--store", "agents.db", "--tenant", "ours").stdout
     assert "theirs" not in history
+
+
+def test_what_a_thread_below_asks_is_shown_with_how_to_answer_it(invoke: Invoke, folder: Path) -> None:
+    (folder / "asker.py").write_text(
+        "from hibernaut import ScriptedModel, ToolContext, tool\n"
+        "from hibernaut.models.scripted import call, say\n"
+        "@tool\n"
+        "async def ask(context: ToolContext) -> str:\n"
+        '    "Ask."\n'
+        '    return await context.ask("May I?", ["Yes", "No"])\n'
+        "def answer(request):\n"
+        "    if request.thread_id != 't':\n"
+        "        return call('ask')\n"
+        "    if len(request.transcript) == 1:\n"
+        "        return call('spawn_thread', instructions='Ask.', child_of=[])\n"
+        "    return say('It asks.')\n"
+        "model = ScriptedModel(answer)\n"
+    )
+    result = invoke(
+        *(
+            "run",
+            "go",
+            "--thread",
+            "t",
+            "--model",
+            "asker.py:model",
+            "--tools",
+            "asker.py",
+            "--timeout",
+            "2",
+            "--store",
+            "agents.db",
+        )
+    )
+    assert "? May I?\n" in result.stdout
+    assert "Answer it with: hibernaut answer q_" in result.stderr
