@@ -55,7 +55,8 @@ class Follower:
         tree = await self._handle.tree()
         for question in await self._handle.questions_below():
             self._teller.tell(as_event(question))
-        begin = cursor_now({state.thread_id: state.version for state in tree if state.status != "closed"})
+        living = {state.thread_id: state.version for state in tree if state.status != "closed"}
+        begin = cursor_now(living or {self._handle.thread_id: tree.thread.version})
         async with aclosing(self._handle.events(begin, tree=True)) as events:
             async for event in events:
                 if event.thread_id != self._handle.thread_id and isinstance(event, QuestionAsked | QuestionEnded):
