@@ -259,6 +259,21 @@ def test_a_cursor_of_a_tree_is_bounded_by_the_threads_that_live() -> None:
     run(scenario)
 
 
+def test_a_feed_that_is_closed_while_a_tree_is_read_ends_it() -> None:
+    async def scenario() -> None:
+        async with system(counting, options=ThreadOptions(parallel_calls=2)) as it:
+            agent = await launched(it)
+            await it.wait_idle()
+            seen = 0
+            async with asyncio.timeout(5):
+                async for _ in agent.events(tree=True):
+                    seen += 1
+                    it.feed.close()
+            assert seen == len([event async for event in agent.events(tree=True, follow=False)])
+
+    run(scenario)
+
+
 @pytest.mark.parametrize("cursor", ["12.3", "tree.", "tree.!!", "tree.gKFh", "x", "tree.é"])
 def test_what_is_no_cursor_of_a_tree_is_refused(cursor: str) -> None:
     async def scenario() -> None:

@@ -45,7 +45,8 @@ async def tree_events(
                     yield event
             if closing:
                 return
-            await watch.rung.wait()
+            if not feed.is_over:  # its last ring may have been heard while something was read
+                await watch.rung.wait()
 
 
 def cursor_now(versions: Mapping[str, int]) -> str:
