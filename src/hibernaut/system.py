@@ -53,6 +53,7 @@ from hibernaut.stores.owners import this_owner
 from hibernaut.stores.protocol import Outcome, Store, ThreadRow
 from hibernaut.tools.results import fit
 from hibernaut.tools.results import outcome as outcome_of
+from hibernaut.tools.tokens import KeyRing
 from hibernaut.tools.tokens import read as read_token
 from hibernaut.tools.tool import AnyTool
 
@@ -319,7 +320,8 @@ class AgentSystem:
         Raises:
             TokenRefused: the token is forged or expired. AlreadyAnswered. ThreadClosed. UnknownThread.
         """
-        grant = read_token([await self.store.secret()], token, self._clock.now())
+        grant = read_token(KeyRing([await self.store.secret()]), token, self._clock.now())
+        grant.check("tool_result", grant.thread_id, grant.call_id)
         outcome = outcome_of(result)
         content = ToolResult(grant.call_id, outcome.content, is_error or outcome.is_error)
         message = InputMessage(f"result:{grant.call_id}", grant.thread_id, content, "token")

@@ -32,7 +32,7 @@ from hibernaut.stores.protocol import Outcome as Stored
 from hibernaut.tools.context import Deferred, ToolContext, ToolEvent
 from hibernaut.tools.results import Outcome, failure
 from hibernaut.tools.results import outcome as outcome_of
-from hibernaut.tools.tokens import sign
+from hibernaut.tools.tokens import Grant, KeyRing, sign
 from hibernaut.tools.tool import AnyTool
 
 logger = logging.getLogger(__name__)
@@ -123,7 +123,7 @@ class Dispatcher:
         self._cancelling = 0
         self._left_to_others: dict[str, tuple[Effect, str]] = {}
         self._ending = False
-        self._secret = b""
+        self._keys: KeyRing | None = None
         self._asking = Asking(store, feed, clock, self._retry, self._abandon, keeps=keeps)
         self._threads = Threads()
         self._left_alone: set[asyncio.Task[object]] = set()
@@ -369,14 +369,15 @@ class Dispatcher:
         return False
 
     async def _context(self, tool: AnyTool, work: Work, last: LastEvent) -> ToolContext:
-        if not self._secret:
-            self._secret = await self._store.secret()
+        if self._keys is None:
+            self._keys = KeyRing([await self._store.secret()])
+        keys = self._keys
         effect = work.effect
 
         loop = asyncio.get_running_loop()
 
         def token() -> str:
-            return sign(self._secret, work.thread_id, effect.call_id)
+            return sign(keys, Grant(work.thread_id, effect.call_id))
 
         def progress(text: str) -> None:
             self._feed.progress(ToolProgress(thread_id=work.thread_id, call_id=effect.call_id, text=text))
