@@ -139,6 +139,13 @@ def test_an_answer_counts_that_came_in_time_though_it_is_read_late(after: int, o
     assert thread.inbox == {}
 
 
+def test_where_a_tool_server_wants_the_answer_is_kept_with_the_question() -> None:
+    thread = asking()
+    thread.put(Question("remote", thread.calls[0], "Which?", ("a",), reply_url="https://tools.example/choice/1"))
+    thread.run()
+    assert thread.head.questions["remote"].reply_url == "https://tools.example/choice/1"
+
+
 def test_the_same_question_again_is_a_duplicate() -> None:
     thread = asking()
     again = thread.put(Question("q1", thread.calls[0], "Other?", ("a",)))

@@ -62,8 +62,8 @@ GOLDEN: list[tuple[InputContent, str]] = [
     ),
     (ParentMessage("Hurry."), "95a26d31a17492a6706172656e74a648757272792ea3617069a77b2261223a317d"),
     (
-        Question("q1", "call_a", "May I?", ("Yes", "No"), 1, 1_700_000_000_000, "http://x/y"),
-        "95a26d31a17498a87175657374696f6ea27131a663616c6c5f61a64d617920493f92a3596573a24e6f01cf0000018bcfe56800aa687474703a2f2f782f79a3617069a77b2261223a317d",
+        Question("q1", "call_a", "May I?", ("Yes", "No"), 1, 1_700_000_000_000, "http://x/y", "http://x/z"),
+        "95a26d31a17499a87175657374696f6ea27131a663616c6c5f61a64d617920493f92a3596573a24e6f01cf0000018bcfe56800aa687474703a2f2f782f79aa687474703a2f2f782f7aa3617069a77b2261223a317d",
     ),
     (Answer("q1", 1, "ada"), "95a26d31a17494a6616e73776572a2713101a3616461a3617069a77b2261223a317d"),
     (Orphaned("call_a"), "95a26d31a17492a86f727068616e6564a663616c6c5f61a3617069a77b2261223a317d"),
@@ -101,6 +101,10 @@ def test_fields_that_a_newer_version_added_to_an_input_are_left_aside(content: I
         (["command", "stop"], Command("stop")),
         (["report", "thread_c"], Report("thread_c")),
         (["question", "q1", "call_a", "May I?", ["Yes"]], Question("q1", "call_a", "May I?", ("Yes",))),
+        (
+            ["question", "q1", "c", "Go?", ["Yes"], 0, 5, "http://x"],
+            Question("q1", "c", "Go?", ("Yes",), 0, 5, "http://x"),
+        ),
         (["answer", "q1", 0], Answer("q1", 0)),
     ],
 )

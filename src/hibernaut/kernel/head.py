@@ -140,6 +140,8 @@ class Pending(msgspec.Struct, omit_defaults=True):
     orphaned: bool = False
     expired: bool = False
     """Nobody answered in time: the answer is the default."""
+    reply_url: str = ""
+    """Where a tool server wants the answer; "" for a call that works in an engine's process."""
 
 
 class Head(msgspec.Struct, omit_defaults=True):

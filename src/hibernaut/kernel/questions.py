@@ -38,7 +38,14 @@ def ask(draft: Draft, asked: Question) -> Disposition:
         head.refused += 1
         return Disposition.REFUSED
     head.questions[asked.question_id] = Pending(
-        asked.call_id, asked.prompt, asked.choices, asked.default, asked.due, asked.url, draft.now
+        asked.call_id,
+        asked.prompt,
+        asked.choices,
+        asked.default,
+        asked.due,
+        asked.url,
+        draft.now,
+        reply_url=asked.reply_url,
     )
     draft.items.append(
         QuestionItem(asked.question_id, asked.call_id, asked.prompt, asked.choices, asked.default, asked.due, asked.url)

@@ -90,7 +90,10 @@ class ParentMessage(_Input, frozen=True, tag="parent"):
 
 
 class Question(_Input, frozen=True, tag="question"):
-    """A call asks a person; see `hibernaut.messages.items.QuestionItem`."""
+    """A call asks a person; see `hibernaut.messages.items.QuestionItem`.
+
+    With a `reply_url` the call works on a tool server, which wants the answer there.
+    """
 
     question_id: str
     call_id: str
@@ -99,6 +102,7 @@ class Question(_Input, frozen=True, tag="question"):
     default: int = 0
     due: int = 0
     url: str = ""
+    reply_url: str = ""
 
 
 class Answer(_Input, frozen=True, tag="answer"):

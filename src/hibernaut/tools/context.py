@@ -209,7 +209,7 @@ class ToolContext:
             ToolDefinitionError: this tool cannot ask: only a background tool that is `async def` can.
         """
         text = _text("the prompt", f"{self.tool} needs your authorization" if prompt == "" else prompt, LONGEST_PROMPT)
-        return self._is_done(self._number(text, AUTHORIZED, AUTHORIZED.index("Cancel"), timeout, _address(url)))
+        return self._is_done(self._number(text, AUTHORIZED, AUTHORIZED.index("Cancel"), timeout, address(url)))
 
     def _number(self, prompt: str, choices: tuple[str, ...], default: int, timeout: object, url: str = "") -> Asked:
         if self._ask is None:
@@ -251,7 +251,7 @@ def _milliseconds(seconds: object) -> int:
     return max(1, round(seconds * 1000))
 
 
-def _address(url: object) -> str:
+def address(url: object) -> str:
     """Return an address that a person can be sent to.
 
     Raises:
