@@ -68,6 +68,11 @@ def question_id(thread_id: str, call: str, number: int) -> str:
     return f"q_{call.removeprefix('call_')}.{number}@{thread_id}"
 
 
+def asked_id(thread_id: str, call: str, identity: bytes) -> str:
+    """Derive the id of a question that a tool server asks, from a digest of what makes it this one and no other."""
+    return f"q_{call.removeprefix('call_')}.{base32(identity[:10])}@{thread_id}"
+
+
 def asking_thread(question: str) -> str:
     """Return the id of the thread that a question belongs to, "" if only its first part was given."""
     return question.partition("@")[2]
