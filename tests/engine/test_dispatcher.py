@@ -5,6 +5,7 @@ import threading
 from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
+import msgspec
 import pytest
 
 from hibernaut.engine.local import LOOK_EVERY
@@ -24,6 +25,7 @@ from hibernaut.stores.protocol import Outcome
 from hibernaut.testing.clock import ManualClock
 from hibernaut.testing.faults import FaultyStore
 from hibernaut.tools.context import Deferred, ToolContext, ToolEvent
+from hibernaut.tools.tokens import KeyRing, read, sign
 from hibernaut.tools.tool import tool
 from tests.engine.scenario import (
     MINUTE,
@@ -540,6 +542,10 @@ def test_a_deferred_call_is_answered_by_whoever_has_its_token_while_nobody_runs(
                 await client.deliver(tokens[0], "again")
             with pytest.raises(TokenRefused):
                 await client.deliver(tokens[0][:-1] + "x", "forged")
+            keys = KeyRing([await store.secret()])
+            events_only = msgspec.structs.replace(read(keys, tokens[0], clock.now()), kinds=("subscription_event",))
+            with pytest.raises(TokenRefused, match="does not allow a tool_result"):
+                await client.deliver(sign(keys, events_only), "for events only")
         async with system([say("It builds.")], build, store=store, clock=clock) as it:
             agent = await it.thread("t")
             await agent.wait_idle()
