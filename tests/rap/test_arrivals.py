@@ -172,6 +172,7 @@ def test_a_choice_goes_by_its_id_and_without_one_by_what_it_says() -> None:
     ]
     assert len(set(plain)) == len(plain)
     assert name() == name(call_id="toolu_1")
+    assert name(choice_id="q1") == "q_a.0da9jmhphjasqekv@t"
     assert name(choice_id="q1") == name(choice_id="q1", prompt="What?", default=0)
 
 
