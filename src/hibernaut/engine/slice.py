@@ -115,6 +115,14 @@ class _Round(msgspec.Struct):
     """Items of the draft that the transcript has already."""
 
 
+class _Chosen(msgspec.Struct, frozen=True, gc=False):
+    """The model that a thread is to be answered by."""
+
+    name: str
+    model: Model
+    info: ModelInfo
+
+
 class SliceRunner:
     """Runs slices. All it keeps of a thread is what a cache may lose."""
 
@@ -249,7 +257,7 @@ class SliceRunner:
         hot.extend(draft.items)
         one.known = len(draft.items)
         try:
-            model, info = self._model(name)
+            chosen = self._model(name)
         except (ModelError, ConfigurationError) as error:
             if draft.wants_completion:
                 self._note(one.asked, name, attempt, launch, one.known)
@@ -257,11 +265,11 @@ class SliceRunner:
             else:
                 give_up(draft, str(error), 0)
             return
-        pressure = pressure_on(draft, launch, info, hot)
+        pressure = pressure_on(draft, launch, chosen.info, hot)
         if pressure is not None:
 
             async def stream(request: ModelRequest, live: LiveTurn) -> str:
-                return await self._stream(model, request, live, draft, streaming)
+                return await self._stream(chosen.model, request, live, draft, streaming)
 
             compacted = await self._compactor.compact(draft, launch, pressure, Asking(name, attempt, stream))
             if compacted is not None:
@@ -269,7 +277,7 @@ class SliceRunner:
                 return
         if draft.wants_completion:
             self._note(one.asked, name, attempt, launch, one.known)
-            await self._complete(one, draft, launch, model, info, name, pressure, streaming)
+            await self._complete(one, draft, launch, chosen, pressure, streaming)
 
     def _note(self, asked: Asked, name: str, attempt: int, launch: Launch, shown: int) -> None:
         """Note for the receipt what is asked; unless more is heard of it, it has failed."""
@@ -281,9 +289,7 @@ class SliceRunner:
         one: _Round,
         draft: Draft,
         launch: Launch,
-        model: Model,
-        info: ModelInfo,
-        name: str,
+        chosen: _Chosen,
         pressure: Pressure | None,
         streaming: Callable[[str], None] | None,
     ) -> None:
@@ -294,13 +300,15 @@ class SliceRunner:
         try:
             transcript = hot.checked()
             if hot.has_images:
-                transcript = await fit_images(transcript, info, self._store)
+                transcript = await fit_images(transcript, chosen.info, self._store)
             if pressure is not None:
                 transcript = fit_sizes(transcript, hot, pressure, launch.frame)
-            request = ModelRequest(name, launch.config.instructions, transcript, launch.table.specs, head.thread_id)
+            request = ModelRequest(
+                chosen.name, launch.config.instructions, transcript, launch.table.specs, head.thread_id
+            )
             live = LiveTurn(head.thread_id, head.version, asked.attempt, draft.items)
             self._feed.begin(live)
-            reason = await self._stream(model, request, live, draft, streaming)
+            reason = await self._stream(chosen.model, request, live, draft, streaming)
             draft.now = self._clock.now()
             buffer.feed_all(live.pieces)
             if reason == "stalled":
@@ -344,11 +352,11 @@ class SliceRunner:
     def _expected_in(self, root: str, without: str) -> int:
         return sum(count for name, (tree, count) in self._unborn.items() if tree == root and name != without)
 
-    def _model(self, name: str) -> tuple[Model, ModelInfo]:
+    def _model(self, name: str) -> _Chosen:
         model = self._models.resolve(name)
         if not isinstance(info := getattr(model, "info", None), ModelInfo) or not hasattr(model, "stream"):
             raise ConfigurationError(f"{model!r} is no model: it needs an `info` (a ModelInfo) and a method `stream`")
-        return model, info
+        return _Chosen(name, model, info)
 
     async def _stream(
         self,
