@@ -23,11 +23,12 @@ from hibernaut.models.errors import ConnectionLost, RateLimited
 from hibernaut.models.protocol import ModelRequest
 from hibernaut.models.scripted import ScriptedModel, ScriptedTurn, call, fail, think, turn
 from hibernaut.stores.memory import MemoryStore
-from hibernaut.stores.protocol import DEAD_AFTER, Store
+from hibernaut.stores.protocol import Store
 from hibernaut.system import AgentSystem
 from hibernaut.testing.clock import ManualClock, SequentialIds
 from hibernaut.tools.context import Deferred, ToolContext
 from hibernaut.tools.tool import AnyTool, tool
+from tests.engine.lives import Lives
 from tests.engine.scenario import MINUTE, SECOND, FailingStore, MortalStore, Watcher, retell, run, settle, system
 
 SEEDS = int(os.environ.get("CHAOS_SEEDS", "30"))
@@ -47,7 +48,7 @@ class CommonStore(MortalStore):
         return True
 
 
-class Stage:
+class Stage(Lives):
     """One course: what is outside of the processes, and the process that runs now."""
 
     def __init__(self, seed: int) -> None:
@@ -62,13 +63,11 @@ class Stage:
         self.watchers: dict[str, Watcher] = {}
         self.said: Counter[tuple[str, str]] = Counter()
         self.mortal = CommonStore(self.failing)
-        self._life: asyncio.Task[None] | None = None
-        self._end = asyncio.Event()
-        self.system: AgentSystem = self._make()
+        self.system: AgentSystem = self.make_system()
 
     # The process
 
-    def _make(self) -> AgentSystem:
+    def make_system(self) -> AgentSystem:
         self.mortal = CommonStore(self.failing)
         return self._system(self.mortal)
 
@@ -81,33 +80,6 @@ class Stage:
         options = replace(OPTIONS, on_user_text=self.on_user_text)
         more: dict[str, Any] = {"ids": self.ids, "options": options, "max_slices": 2}
         return system(model, *self._tools(), store=store, clock=self.clock, **more)
-
-    async def begin(self) -> None:
-        self.system, self._end = self._make(), asyncio.Event()
-        runs = asyncio.Event()
-
-        async def live() -> None:
-            with suppress(BaseExceptionGroup):
-                async with self.system:
-                    runs.set()
-                    await self._end.wait()
-
-        self._life = asyncio.create_task(live())
-        await runs.wait()
-
-    async def end(self, *, gracefully: bool) -> None:
-        assert self._life is not None
-        if gracefully:
-            self._end.set()
-        else:
-            self.mortal.kill()
-            self._life.cancel()
-        while not self._life.done():
-            self.clock.advance(SECOND)
-            await settle()
-        await asyncio.wait([self._life])
-        if not gracefully:
-            self.clock.advance(DEAD_AFTER)
 
     # What runs in it
 

@@ -21,12 +21,13 @@ from hibernaut.messages.inputs import Command, InputMessage
 from hibernaut.models.protocol import ModelRequest
 from hibernaut.models.scripted import ScriptedModel, ScriptedTurn, call, say, turn
 from hibernaut.stores.memory import MemoryStore
-from hibernaut.stores.protocol import DEAD_AFTER, Store, ThreadRow
+from hibernaut.stores.protocol import Store, ThreadRow
 from hibernaut.stores.sqlite import SqliteStore
 from hibernaut.system import AgentSystem
 from hibernaut.testing.clock import ManualClock, SequentialIds
 from hibernaut.tools.context import ToolContext, ToolEvent
 from hibernaut.tools.tool import AnyTool, tool
+from tests.engine.lives import Lives
 from tests.engine.scenario import MINUTE, SECOND, MortalStore, run, system
 
 SEEDS = int(os.environ.get("CHAOS_SEEDS", "30"))
@@ -42,7 +43,7 @@ LONGEST_PROMPT = 60
 """Items after which a model comes to an end."""
 
 
-class Stage:
+class Stage(Lives):
     """One course: what is outside of the processes, and the process that runs now."""
 
     def __init__(self, seed: int, store: Store) -> None:
@@ -62,11 +63,9 @@ class Stage:
         self.calm = False
         """Models and tools come to their ends."""
         self.mortal = MortalStore(store)
-        self.system = self._make()
-        self._life: asyncio.Task[None] | None = None
-        self._end = asyncio.Event()
+        self.system = self.make_system()
 
-    def _make(self) -> AgentSystem:
+    def make_system(self) -> AgentSystem:
         self.mortal = MortalStore(self.store)
         model = ScriptedModel(self.answer, clock=self.clock, record=False)
         return system(model, *self._tools(), store=self.mortal, clock=self.clock, ids=self.ids, options=self.options)
@@ -121,32 +120,6 @@ class Stage:
         return [watch, work]
 
     # What happens to it
-
-    async def begin(self) -> None:
-        self.system, self._end = self._make(), asyncio.Event()
-        runs = asyncio.Event()
-
-        async def live() -> None:
-            with suppress(BaseExceptionGroup):
-                async with self.system:
-                    runs.set()
-                    await self._end.wait()
-
-        self._life = asyncio.create_task(live())
-        await runs.wait()
-
-    async def end(self, *, gracefully: bool) -> None:
-        assert self._life is not None
-        if gracefully:
-            self._end.set()
-        else:
-            self.mortal.kill()
-            self._life.cancel()
-        while not self._life.done():
-            self.clock.advance(SECOND)
-            await self.pause()
-        await asyncio.wait([self._life])
-        self.clock.advance(0 if gracefully else DEAD_AFTER)
 
     async def pause(self) -> None:
         for _ in range(self.chance.randrange(40)):

@@ -1,6 +1,7 @@
 """What the store in memory tells of trees, and how it removes them."""
 
 import heapq
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from hibernaut.stores.memory import _Thread
 
 
-class MemoryTrees:
+class MemoryTrees(ABC):
     """The part of a store in memory that has to do with trees; the rest is `hibernaut.stores.memory`."""
 
     _threads: "dict[str, _Thread]"
@@ -31,11 +32,11 @@ class MemoryTrees:
     _first_token: int
     """The greatest token of a thread that was removed: an old claim stays lost when its thread is made again."""
 
-    def _withdraw(self, thread: "_Thread") -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _withdraw(self, thread: "_Thread") -> None: ...
 
-    def _drop_effect(self, request_id: str) -> EffectRow | None:
-        raise NotImplementedError
+    @abstractmethod
+    def _drop_effect(self, request_id: str) -> EffectRow | None: ...
 
     def _with_trees(self, names: Iterable[str]) -> dict[str, None]:
         """Return threads, and those below the roots among them."""
