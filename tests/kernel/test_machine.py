@@ -1,4 +1,4 @@
-"""A thread under whatever may happen to it, in any order. What must hold after every commit stands in `scenario.check`.
+"""A thread under whatever may happen to it, in any order. What must hold after every commit stands in `invariants`.
 
 Here more is checked than one commit can show: what became of every text, result and event that was handed in.
 

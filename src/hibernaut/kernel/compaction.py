@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from hibernaut.kernel.draft import Draft
-from hibernaut.kernel.head import Call, Head, Summary, living
+from hibernaut.kernel.head import Call, Head, Link, Summary, living
 from hibernaut.kernel.limits import ThreadOptions
 from hibernaut.kernel.sizes import BYTES_PER_TOKEN, item_tokens, items_tokens, text_tokens
 from hibernaut.kernel.turn import Turn, TurnCall, TurnText
@@ -398,14 +398,18 @@ def task_of(head: Head, first: Sequence[Item]) -> str:
     link = head.link
     if link is None:
         return ""
-    texts = []
-    for item in first:
-        begins = isinstance(item, UserItem) and item.origin == "runtime"
-        if begins or (isinstance(item, ResultItem) and item.call_id == link.call_id and not link.event):
-            texts.append(plain_text(item.content))  # type: ignore[union-attr]  # both have a content
-        elif isinstance(item, EventItem) and item.id == f"call_{head.thread_id}":
-            texts.append(plain_text(item.content))
+    said = [item for item in first if isinstance(item, UserItem | ResultItem | EventItem)]
+    texts = [plain_text(item.content) for item in said if _is_task(item, head.thread_id, link)]
     return "\n".join(texts[:2])
+
+
+def _is_task(item: UserItem | ResultItem | EventItem, thread_id: str, link: Link) -> bool:
+    """Tell whether an item of a child's first page says what it is for."""
+    if isinstance(item, UserItem):
+        return item.origin == "runtime"
+    if isinstance(item, EventItem):
+        return item.id == f"call_{thread_id}"
+    return item.call_id == link.call_id and not link.event
 
 
 # What becomes of the round
