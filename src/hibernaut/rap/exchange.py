@@ -1,0 +1,149 @@
+"""One request to another server and its answer: bounded in time and bytes, and never led anywhere else."""
+
+import asyncio
+import ssl
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Final, Literal, Self
+
+import httpx2
+import msgspec
+
+from hibernaut.errors import HibernautError, TooLarge
+from hibernaut.rap.limits import LIMITS
+
+CONNECT_WITHIN: Final = 5_000
+"""Milliseconds until a connection must stand."""
+
+ANSWER_WITHIN: Final = 30_000
+"""Milliseconds until the whole answer must be there, the connection included."""
+
+MOST_CONNECTIONS: Final = 64
+"""Requests to one server at the same time."""
+
+_PLAIN: Final = {"Accept-Encoding": "identity"}
+
+
+class NoAnswer(HibernautError):
+    """The server did not answer. `reached`: the request may have arrived, so that it may have been acted upon."""
+
+    code = "no_answer"
+
+    def __init__(self, url: str, why: str, *, reached: bool) -> None:
+        super().__init__(f"no answer from {url}: {why}")
+        self.reached = reached
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """What a server answered. The names of headers are in lower case."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class Exchange:
+    """Connections to one server, kept for the next request. HTTP/2 is spoken where the server offers it.
+
+    Redirects are not followed: credentials and calls go where they were meant to go. Answers are asked for
+    uncompressed, and one that is compressed all the same is handed over as it is, so that nothing can swell up.
+
+    Args:
+        auth: how requests are authorized.
+        headers: sent with every request.
+        verify: how the server's certificate is checked, and what ours is.
+        connect_within, answer_within: milliseconds.
+        transport: what carries requests, instead of the network.
+    """
+
+    def __init__(
+        self,
+        *,
+        auth: httpx2.Auth | None = None,
+        headers: Mapping[str, str] | None = None,
+        verify: ssl.SSLContext | bool = True,
+        connect_within: int = CONNECT_WITHIN,
+        answer_within: int = ANSWER_WITHIN,
+        transport: httpx2.AsyncBaseTransport | None = None,
+    ) -> None:
+        self._answer_within = answer_within
+        self._client = httpx2.AsyncClient(
+            auth=auth,
+            headers={**(headers or {}), **_PLAIN},
+            verify=verify,
+            http2=True,
+            timeout=httpx2.Timeout(None, connect=connect_within / 1_000),
+            limits=httpx2.Limits(max_connections=MOST_CONNECTIONS, max_keepalive_connections=MOST_CONNECTIONS),
+            transport=transport,
+            trust_env=False,  # a proxy or a netrc file of this machine is nobody's decision about this server
+        )
+
+    async def get(self, url: str, *, limit: int = LIMITS.notice_bytes, setting: str = "notice_bytes") -> Reply:
+        """Fetch something.
+
+        Raises:
+            NoAnswer. TooLarge: the answer is above `limit`, which is set by `setting`.
+        """
+        return await self._send("GET", url, None, {}, limit, setting)
+
+    async def post(self, url: str, body: bytes, headers: Mapping[str, str] | None = None) -> Reply:
+        """Send a JSON body. Of the answer as many bytes are kept as a notice may have.
+
+        Raises:
+            NoAnswer.
+        """
+        sent = {"Content-Type": "application/json", **(headers or {})}
+        return await self._send("POST", url, body, sent, LIMITS.notice_bytes, "")
+
+    async def aclose(self) -> None:
+        """Let go of all connections."""
+        await self._client.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def _send(
+        self,
+        method: Literal["GET", "POST"],
+        url: str,
+        content: bytes | None,
+        headers: Mapping[str, str],
+        limit: int,
+        setting: str,
+    ) -> Reply:
+        try:
+            async with (
+                asyncio.timeout(self._answer_within / 1_000),
+                self._client.stream(method, url, content=content, headers=headers) as answer,
+            ):
+                body = await _body(answer, limit, setting)
+                return Reply(answer.status_code, dict(answer.headers), body)
+        except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol) as error:
+            raise NoAnswer(url, _words(error), reached=False) from error
+        except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError) as error:
+            raise NoAnswer(url, _words(error), reached=True) from error
+        except TimeoutError:
+            raise NoAnswer(url, f"nothing within {self._answer_within / 1_000:g} s", reached=True) from None
+
+
+async def _body(answer: httpx2.Response, limit: int, setting: str) -> bytes:
+    """Read a body; what is above its limit is refused, or (without a setting) left unread."""
+    chunks: list[bytes] = []
+    size = 0
+    async for chunk in answer.aiter_raw():
+        chunks.append(chunk)
+        size += len(chunk)
+        if size > limit:
+            if setting:
+                raise TooLarge("the answer", size, limit, setting)
+            break
+    return b"".join(chunks)[:limit]
+
+
+def _words(error: Exception) -> str:
+    return str(error) or type(error).__name__
