@@ -36,15 +36,27 @@ class Effect(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Something that a commit owes to the outside.
 
     `request_id` is stable over crashes and is the idempotency key. An "invoke" has its call's id; a "cancel" says that
-    the invocation of `call_id` is no longer wanted. `local`: it is worked on inside an engine's process.
+    the invocation of `call_id` is no longer wanted. These two are worked on inside an engine's process when they are
+    `local`, else by the tool server `server`, which also gets the others: an "answer" brings a person's choice (its
+    `arguments` are a `Chosen`), a "close" says that the thread has ended.
     """
 
     request_id: str
-    kind: Literal["invoke", "cancel"]
+    kind: Literal["invoke", "cancel", "answer", "close"]
     call_id: str
     tool: str
     arguments: str = "{}"
     local: bool = True
+    server: str = ""
+    provider_id: str = ""
+    """The id of the call on the model's wire, which a tool server may want to know."""
+
+
+class Chosen(msgspec.Struct, frozen=True):
+    """What a person has chosen, and where the tool server wants to hear of it."""
+
+    url: str
+    selected: int
 
 
 class Outgoing(msgspec.Struct, frozen=True):
@@ -104,6 +116,8 @@ class SliceCommit(msgspec.Struct, frozen=True):
     """Request ids of effects that are over."""
     continues: bool = False
     """The thread has something to do without any further input: it stays ready."""
+    blobs: tuple[Blob, ...] = ()
+    """Bytes that the new head refers to."""
     asking: int = 0
     """Questions of the thread that wait for a person, from now on."""
     at: int = 0

@@ -5,9 +5,13 @@ draft is real before it is sealed into a `SliceCommit` and a store has taken tha
 """
 
 import hashlib
+from collections.abc import Iterable
+
+import msgspec
 
 from hibernaut.ids import call_id
-from hibernaut.kernel.commit import Disposition, Effect, NewThread, Outgoing
+from hibernaut.codec import to_json
+from hibernaut.kernel.commit import Blob, Chosen, Disposition, Effect, NewThread, Outgoing
 from hibernaut.kernel.head import Call, CallState, Head
 from hibernaut.kernel.limits import REMEMBERED_ARGUMENTS, REMEMBERED_CALLS, ThreadOptions
 from hibernaut.messages.inputs import InputContent, InputMessage, Report, Timer, TimerPurpose, ToolResult
@@ -31,6 +35,7 @@ class Draft:
     """
 
     __slots__ = (
+        "blobs",
         "blocked",
         "calls",
         "closing",
@@ -64,6 +69,7 @@ class Draft:
         self.deferred: list[tuple[str, int]] = []
         self.dropped: list[str] = []
         self.effects: list[Effect] = []
+        self.blobs: list[Blob] = []
         self.outgoing: list[Outgoing] = []
         self.settled: list[str] = []
         self.spawned: list[NewThread] = []
@@ -176,8 +182,21 @@ class Draft:
 
     def forget_work(self, call: Call, state: CallState) -> None:
         """Cancel what works for a call, and remember it for a late result."""
-        self.effects.append(Effect(f"{call.id}:cancel", "cancel", call.id, call.tool))
+        request = f"{call.id}:cancel"
+        self.effects.append(Effect(request, "cancel", call.id, call.tool, local=not call.server, server=call.server))
         self.remember(call, state)
+
+    def tell_choice(self, call: Call, question_id: str, url: str, selected: int) -> None:
+        """Owe a tool server the answer to a question that it asked."""
+        chosen = to_json(msgspec.to_builtins(Chosen(url, selected)))
+        effect = Effect(f"answer:{question_id}", "answer", call.id, call.tool, chosen, local=False, server=call.server)
+        self.effects.append(effect)
+
+    def tell_closed(self, servers: Iterable[str]) -> None:
+        """Owe tool servers the word that the thread has ended."""
+        for server in dict.fromkeys(servers):
+            request = f"close:{self.head.thread_id}:{server}"
+            self.effects.append(Effect(request, "close", "", "", local=False, server=server))
 
     def remember(self, call: Call, state: CallState) -> None:
         """Keep a call that is over for us, for a late result."""
@@ -224,7 +243,18 @@ class Draft:
                 call.due = call.due or self.now + call.delay
                 call.timer = self.timer("sleep", call.due, call.id)
             return
-        self.effects.append(Effect(call.id, "invoke", call.id, call.tool, call.arguments))
+        self.effects.append(
+            Effect(
+                call.id,
+                "invoke",
+                call.id,
+                call.tool,
+                call.arguments,
+                local=not call.server,
+                server=call.server,
+                provider_id=call.provider_id,
+            )
+        )
         if call.deadline:
             call.timer = self.timer("deadline", self.now + call.deadline, call.id)
 

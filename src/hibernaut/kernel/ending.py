@@ -7,6 +7,8 @@ NOT_RUN = "Not run: the turn was cut short before its time came."
 STOPPED = "Stopped before it was done. It is unknown how far it got; check before repeating it."
 WOKEN = "Woken early: something arrived."
 
+_ON_A_SERVER = ("open", "detached", "subscribed")
+
 
 def stop(draft: Draft, reason: str) -> None:
     """Stop the thread: open calls are cancelled, subscriptions and children go on, what comes is held."""
@@ -23,6 +25,7 @@ def stop(draft: Draft, reason: str) -> None:
 def close(draft: Draft, reason: str, report: str = "") -> None:
     """Close the thread for good, and all its children with it; its parent hears of it, with the report."""
     head = draft.head
+    servers = [call.server for call in head.calls.values() if call.server and call.state in _ON_A_SERVER]
     for call in list(head.calls.values()):
         if call.state in ("detached", "subscribed"):
             draft.forget_work(call, "cancelled")
@@ -30,6 +33,7 @@ def close(draft: Draft, reason: str, report: str = "") -> None:
         draft.send(f"close:{child}", Command("close", reason="its parent was closed"), child)
     head.children = {}
     _end(draft, "closed", reason)
+    draft.tell_closed(servers)
     if head.link is not None:
         draft.send(f"closed:{head.thread_id}", Report(head.thread_id, report, closed=True), head.link.parent)
 

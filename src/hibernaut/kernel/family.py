@@ -207,6 +207,7 @@ def _make(draft: Draft, child: str, salt: bytes, link: Link, items: Sequence[Ite
         metadata=head.metadata,
         model=head.model,
         history=start,
+        toolsets=head.toolsets,
     )
     draft.spawned.append(
         NewThread(child, "", encode_head(made), head.config, b"", draft.now, parent=head.thread_id, root=link.root)
@@ -346,7 +347,8 @@ def _close(draft: Draft, matter: Close) -> str:
 
 def _unsubscribe(draft: Draft, matter: Unsubscribe) -> str:
     call = draft.head.calls.get(matter.call_id)
-    if call is None or call.mode != "subscription" or call.state not in ("subscribed", "detached"):
+    maybe = call is not None and (call.mode == "subscription" or bool(call.server))
+    if call is None or not maybe or call.state not in ("subscribed", "detached"):
         active = [one.id for one in draft.head.calls.values() if one.mode == "subscription"]
         there_is = f"Active ones: {', '.join(active[-8:])}." if active else "There is none."
         raise _Refused(f"{matter.call_id[:64]!r} is no active subscription of this thread. {there_is}")

@@ -75,7 +75,9 @@ def event_of(thread_id: str, item: Item) -> AgentEvent | None:
         case TextItem():
             return TextChunk(thread_id=thread_id, text=item.text)
         case CallItem():
-            return ToolCall(thread_id=thread_id, call_id=item.id, tool=item.name, arguments=item.arguments)
+            return ToolCall(
+                thread_id=thread_id, call_id=item.id, tool=item.name, arguments=item.arguments, display=item.display
+            )
         case ResultItem():
             return ToolResult(
                 thread_id=thread_id,

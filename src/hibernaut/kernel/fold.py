@@ -53,6 +53,8 @@ class Run(msgspec.Struct, frozen=True):
     mode: CallMode
     deadline: int = 0
     passive: bool = False
+    server: str = ""
+    """The tool server that performs it; "" when an engine's process does."""
 
 
 Verdict = Refusal | Settled | Rest | Run | FamilyMatter
@@ -63,6 +65,8 @@ class Judged(msgspec.Struct, frozen=True):
 
     verdict: Verdict
     arguments: str = "{}"
+    display: str = ""
+    """The call as people read it; "" for its name and arguments."""
 
 
 class CallJudge(Protocol):
@@ -227,7 +231,7 @@ def _store_call(
     tool = _NOT_IN_NAMES.sub("_", part.name)[:LONGEST_NAME] or "unnamed"
     call = Call(name, tool, judged.arguments, version=head.version + 1)
     head.calls[name] = call
-    draft.items.append(CallItem(name, tool, judged.arguments, part.provider_id, part.data))
+    draft.items.append(CallItem(name, tool, judged.arguments, part.provider_id, part.data, judged.display))
     verdict = judged.verdict
     if isinstance(verdict, Refusal):
         draft.answer(call, verdict.reason, is_error=True)
@@ -243,6 +247,8 @@ def _store_call(
     else:
         call.mode, call.passive = verdict.mode, verdict.passive
         call.deadline = verdict.deadline or draft.options.call_deadline
+        if verdict.server:
+            call.server, call.provider_id = verdict.server, part.provider_id
     return call, None
 
 

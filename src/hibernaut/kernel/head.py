@@ -61,6 +61,10 @@ class Call(msgspec.Struct, omit_defaults=True):
     """The minute (since 1970) in which its last event was taken in,"""
     taken: int = 0
     """and how many were in that minute."""
+    server: str = ""
+    """The tool server that works on it; "" when an engine's process does."""
+    provider_id: str = ""
+    """Its id on the model's wire, for a tool server."""
 
 
 class Summary(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -209,6 +213,8 @@ class Head(msgspec.Struct, omit_defaults=True):
     """Version of Hibernaut that made the last commit."""
     tools: bytes = b""
     """Digest of the tool definitions that the model was last shown."""
+    toolsets: dict[str, bytes] = {}
+    """What each tool server has for this tree: SHA-256 of its manifest, a blob, by the server's name."""
 
 
 def living(head: Head) -> dict[str, Child]:

@@ -218,8 +218,10 @@ def _result(draft: Draft, content: ToolResult, arrived: Delivered) -> Dispositio
         subscribed = content.subscription and not content.is_error
         if content.unknown:
             draft.remember(call, "expired")
+        elif subscribed:
+            call.state, call.mode = "subscribed", "subscription"
         else:
-            call.state = "subscribed" if subscribed else "answered"
+            call.state = "answered"
         if not subscribed:
             draft.settled.append(call.id)
         draft.watch_repeats(call, content.content, is_error=content.is_error)
@@ -235,7 +237,7 @@ def _result(draft: Draft, content: ToolResult, arrived: Delivered) -> Dispositio
         draft.drop_timer(call)
         draft.inject(call, content.content, "late_result", is_error=content.is_error, display=content.display)
         if content.subscription and not content.is_error and call.state == "detached":
-            call.state = "subscribed"
+            call.state, call.mode = "subscribed", "subscription"
         elif content.unknown:
             draft.settled.append(call.id)
             draft.remember(call, "expired")
@@ -248,10 +250,7 @@ def _result(draft: Draft, content: ToolResult, arrived: Delivered) -> Dispositio
 
 def _event(draft: Draft, content: Event, arrived: Delivered) -> Disposition | None:
     call = draft.head.calls.get(content.call_id)
-    active = call is not None and (
-        call.state == "subscribed" or (call.mode == "subscription" and call.state in ("open", "detached"))
-    )
-    if call is None or not active:
+    if call is None or not _brings_events(call):
         return _refuse(draft)
     threaded = not content.associative and can_go_deeper(draft)
     if call.id not in draft.blocked and _is_too_fast(draft, call):
@@ -284,12 +283,22 @@ def _event(draft: Draft, content: Event, arrived: Delivered) -> Disposition | No
     return Disposition.ROUTED if threaded else Disposition.ACCEPTED
 
 
+def _brings_events(call: Call) -> bool:
+    """Tell whether a call is a subscription, or may be one: a tool server says so with its first answer.
+
+    An event may overtake that answer when it has to be delivered anew.
+    """
+    maybe = (call.mode == "subscription" or bool(call.server)) and call.state in ("open", "detached")
+    return call.state == "subscribed" or maybe
+
+
 def _is_too_fast(draft: Draft, call: Call) -> bool:
     most = draft.options.max_events_per_minute
     return bool(most) and call.taken >= most and call.minute == draft.now // 60_000
 
 
 def _note_event(draft: Draft, call: Call, event: Event) -> None:
+    call.mode = "subscription"
     if event.event_id:
         call.last_event = event.event_id
     call.sequence = max(call.sequence, event.sequence)

@@ -1,13 +1,15 @@
 """Questions of calls to people: kept in the head until they are answered, once, or their call has ended.
 
 Normally the process that asked reads the answer from the head and goes on. When that process has ended (`Orphaned`),
-the answer is what its call is answered with: nothing can do what was to follow it.
+the answer is what its call is answered with: nothing can do what was to follow it. A tool server is told the answer,
+and the default when the question is dismissed: it goes on by itself. Whoever cancels what it wants authorized cancels
+its call.
 """
 
 from hibernaut.kernel.commit import Disposition
 from hibernaut.kernel.draft import Draft
 from hibernaut.kernel.head import Call, Pending
-from hibernaut.messages.inputs import Answer, Orphaned, Question, ToolResult
+from hibernaut.messages.inputs import Answer, Command, Orphaned, Question, ToolResult
 from hibernaut.messages.items import QuestionEndItem, QuestionItem
 
 ORPHANED = """\
@@ -101,6 +103,8 @@ def sweep(draft: Draft) -> None:
         del head.questions[question_id]
         if pending.answer < 0:
             _forget_timer(draft, question_id, pending)
+            if call is not None and call.state in ("cancelled", "expired"):
+                _tell_server(draft, call, question_id, pending, pending.default)
             draft.items.append(QuestionEndItem(question_id, pending.call_id, "dismissed", text=_reason(draft, call)))
 
 
@@ -126,8 +130,18 @@ def _settle(draft: Draft, question_id: str, pending: Pending, choice: int, user:
     if not pending.expired:
         _forget_timer(draft, question_id, pending)
     draft.items.append(QuestionEndItem(question_id, pending.call_id, outcome, choice, pending.choices[choice], user))
+    if (call := draft.head.calls.get(pending.call_id)) is not None and call.server:
+        _tell_server(draft, call, question_id, pending, choice)
+        if pending.url and choice == pending.default:
+            command = Command("cancel", call.id, "it was not authorized")
+            draft.send(f"unauthorized:{question_id}", command)
     if pending.orphaned:
         _answer_orphan(draft, pending.call_id)
+
+
+def _tell_server(draft: Draft, call: Call, question_id: str, pending: Pending, choice: int) -> None:
+    if pending.reply_url:
+        draft.tell_choice(call, question_id, pending.reply_url, choice)
 
 
 def _forget_timer(draft: Draft, question_id: str, pending: Pending) -> None:

@@ -80,6 +80,7 @@ def seal(
         outgoing=tuple(draft.outgoing),
         effects=tuple(draft.effects),
         settled=tuple(draft.settled),
+        blobs=tuple(draft.blobs),
         asking=sum(question.answer < 0 for question in head.questions.values()) if head.questions else 0,
         continues=head.owes and head.status == "open" and not head.turn and not head.attempts,
         at=now,

@@ -61,6 +61,8 @@ class ToolCall(AgentEvent, frozen=True, kw_only=True):
     call_id: str
     tool: str
     arguments: str
+    display: str = ""
+    """The call as people read it; "" for its name and arguments."""
 
 
 class TurnDiscarded(AgentEvent, frozen=True, kw_only=True):

@@ -58,6 +58,8 @@ class CallItem(_Item, frozen=True, tag="c"):
     arguments: str = "{}"
     provider_id: str = ""
     data: bytes = b""
+    display: str = ""
+    """The call as people read it; "" for its name and arguments. A model never sees it."""
 
 
 class ResultItem(_Item, frozen=True, tag="t"):
