@@ -254,3 +254,20 @@ def test_a_stale_commit_owes_and_settles_nothing(open_store: StoreFactory) -> No
         assert await _states(store) == before
 
     run(open_store, scenario)
+
+
+def test_accepted_effects_are_read_page_by_page_without_those_that_are_young_or_under_way(
+    open_store: StoreFactory,
+) -> None:
+    async def scenario(store: Store) -> None:
+        await owe(store, "d", "a", "c", "b", thread_id="t1")
+        await store.accept_effects(["a", "c", "d"])
+        made = {row.effect.request_id: row.created for row in await store.read_effects()}
+        later = max(made.values()) + 1
+        first = await store.accepted_effects(later, limit=2)
+        assert [row.effect.request_id for row in first] == ["a", "c"]
+        assert {(row.state, row.thread_id) for row in first} == {("accepted", "t1")}
+        assert [row.effect.request_id for row in await store.accepted_effects(later, "c", 2)] == ["d"]
+        assert await store.accepted_effects(min(made.values())) == []
+
+    run(open_store, scenario)

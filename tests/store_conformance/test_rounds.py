@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from hibernaut.codec import sha256
 from hibernaut.errors import StaleClaim
-from hibernaut.kernel.commit import SliceCommit
+from hibernaut.kernel.commit import Blob, SliceCommit
 from hibernaut.stores.protocol import DEAD_AFTER, LogRow, Outcome, Store
 from tests.store_conformance.scenario import (
     ANNA,
@@ -496,5 +496,22 @@ def test_pages_receipts_and_heads_are_any_bytes(open_store: StoreFactory) -> Non
             assert row is not None
             assert row.head == page
         assert [(row.page, row.receipt) for row in await store.read_log("t")] == pages
+
+    run(open_store, scenario)
+
+
+def test_the_blobs_of_a_round_are_kept_with_it_or_not_at_all(open_store: StoreFactory) -> None:
+    blob = Blob(sha256(b"manifest"), b"manifest")
+
+    async def scenario(store: Store) -> None:
+        await a_thread(store, user("m1"))
+        claim = await claim_one(store)
+        with pytest.raises(StaleClaim):
+            await store.commit(replace(claim, token=claim.token + 1), after(claim, blobs=(blob,)))
+        assert await store.read_blob(blob.digest) is None
+        await store.commit(claim, after(claim, blobs=(blob,), head=b"a head with \xc4\x20" + blob.digest))
+        assert await store.read_blob(blob.digest) == b"manifest"
+        await store.delete("t")
+        assert await store.read_blob(blob.digest) is None
 
     run(open_store, scenario)

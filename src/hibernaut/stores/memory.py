@@ -190,6 +190,7 @@ class MemoryStore(MemoryTrees):
         owed = [
             (one.request_id, EffectRow(one, thread.thread_id, "pending", owner.engine_id, at)) for one in commit.effects
         ]
+        kept = [(blob.digest, _exact(blob.data)) for blob in commit.blobs] if commit.blobs else ()
         # All that can fail stands above; from here on it is only moved to its place.
         thread.log = self._arena.append(thread.log, commit.page, commit.receipt)
         thread.version = commit.version
@@ -203,6 +204,8 @@ class MemoryStore(MemoryTrees):
         thread.inbox = changed(thread.inbox, found, inbox, deferred)
         if learned or forgotten:
             self._learn(thread, learned, forgotten)
+        for digest, data in kept:
+            self._keep(self._blobs, digest, data)
         for request_id in commit.settled:
             self._settle(request_id)
         for request_id, row in owed:
@@ -316,6 +319,14 @@ class MemoryStore(MemoryTrees):
             return list(self._effects.values())
         thread = self._threads.get(thread_id)
         return [] if thread is None else [self._effects[request_id] for request_id in thread.effects]
+
+    async def accepted_effects(self, before: int, after: str = "", limit: int = 1_000) -> list[EffectRow]:
+        wanted = (
+            name
+            for name, row in self._effects.items()
+            if row.state == "accepted" and row.created < before and name > after
+        )
+        return [self._effects[name] for name in heapq.nsmallest(limit, wanted)]
 
     async def read_config(self, digest: bytes) -> bytes | None:
         return self._configs.get(digest)

@@ -164,7 +164,7 @@ class Store(Protocol):
         ...
 
     async def commit(self, claim: Claim, commit: SliceCommit, *, keep: bool = False) -> None:
-        """Apply a round: head, page, receipt, consumed, deferred, dropped, spawned, outgoing, effects, settled.
+        """Apply a round: head, page, receipt, consumed, deferred, dropped, spawned, outgoing, effects, settled, blobs.
 
         Effects become `pending` rows owned by the claiming engine. Unless `keep`, the claim ends; with `keep` it goes
         on (with the new version). The thread's tries are set to 0 (1 with `keep`).
@@ -230,6 +230,10 @@ class Store(Protocol):
 
     async def read_effects(self, thread_id: str | None = None) -> list[EffectRow]:
         """Return the outbox, of one thread or of all, oldest first."""
+        ...
+
+    async def accepted_effects(self, before: int, after: str = "", limit: int = 1_000) -> list[EffectRow]:
+        """Return `accepted` effects that were made before that moment, by request id, those after the id `after`."""
         ...
 
     async def cancellations(self, owner: Owner) -> list[EffectRow]:

@@ -105,6 +105,9 @@ class FaultyStore:
     async def read_effects(self, thread_id: str | None = None) -> list[EffectRow]:
         return await self._perform("read_effects", lambda: self._inner.read_effects(thread_id))
 
+    async def accepted_effects(self, before: int, after: str = "", limit: int = 1_000) -> list[EffectRow]:
+        return await self._perform("accepted_effects", lambda: self._inner.accepted_effects(before, after, limit))
+
     async def cancellations(self, owner: Owner) -> list[EffectRow]:
         return await self._perform("cancellations", lambda: self._inner.cancellations(owner))
 

@@ -249,6 +249,11 @@ SELECT outbox.id, effect, thread_id, state, engine_id, outbox.created
 FROM thread JOIN outbox ON outbox.thread = thread.id LEFT JOIN engine ON engine.id = outbox.engine
 WHERE thread_id = ?1 ORDER BY outbox.id;
 
+-- name: accepted_effects
+SELECT outbox.id, effect, thread_id, state, engine_id, outbox.created
+FROM outbox JOIN thread ON thread.id = outbox.thread LEFT JOIN engine ON engine.id = outbox.engine
+WHERE state = 2 AND outbox.created < ?1 AND request_id > ?2 ORDER BY request_id LIMIT ?3;
+
 -- name: cancellations
 -- An "invoke" has the id of its call.
 SELECT outbox.id, outbox.effect, thread_id, outbox.state, engine_id, outbox.created

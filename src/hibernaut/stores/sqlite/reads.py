@@ -42,6 +42,11 @@ def read_effects(tx: Transaction, thread_id: str | None) -> list[Any]:
     return tx.rows("read_effects") if thread_id is None else tx.rows("read_effects_of_thread", (thread_id,))
 
 
+def accepted_effects(tx: Transaction, before: int, after: str, limit: int) -> list[Any]:
+    """Return the rows of accepted effects that were made before that moment, those after a request id."""
+    return tx.rows("accepted_effects", (before, after, limit))
+
+
 def read_value(tx: Transaction, query: str, key: bytes | str) -> bytes | None:
     """Return the one value that a query has for a key."""
     row = tx.first(query, (key,))

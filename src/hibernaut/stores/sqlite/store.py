@@ -137,6 +137,10 @@ class SqliteStore:
         rows = await self._read(lambda tx: reads.read_effects(tx, thread_id))
         return [_effect_row(row, row[4] or "") for row in rows]
 
+    async def accepted_effects(self, before: int, after: str = "", limit: int = 1_000) -> list[EffectRow]:
+        rows = await self._read(lambda tx: reads.accepted_effects(tx, before, after, limit))
+        return [_effect_row(row, row[4] or "") for row in rows]
+
     async def cancellations(self, owner: Owner) -> list[EffectRow]:
         rows = await self._read(lambda tx: tx.rows("cancellations", (owner.engine_id,)))
         return [_effect_row(row, row[4] or "") for row in rows]

@@ -244,6 +244,8 @@ def commit(tx: Transaction, claim: Claim, digested: Digested, *, keep: bool) -> 
         raise StaleClaim(f"{claim.thread_id!r} has version {version}; {change.version} does not follow it")
     tx.run("add_commit", (thread, change.version, change.page, change.receipt))
     tx.run("set_head", (thread, change.head))
+    for blob in change.blobs:
+        tx.run("add_blob", (blob.digest, blob.data))
     _change_inbox(tx, thread, digested)
     for request_id in change.settled:
         tx.run("settle_effect", (request_id,))
