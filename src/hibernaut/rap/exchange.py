@@ -7,39 +7,17 @@ from types import TracebackType
 from typing import Final, Literal, Self
 
 import httpx2
-import msgspec
 
-from hibernaut.errors import HibernautError, TooLarge
-from hibernaut.rap.limits import LIMITS
+from hibernaut.errors import TooLarge
+from hibernaut.rap.limits import ANSWER_WITHIN, CONNECT_WITHIN, LIMITS
+from hibernaut.rap.replies import NoAnswer, Reply
 
-CONNECT_WITHIN: Final = 5_000
-"""Milliseconds until a connection must stand."""
-
-ANSWER_WITHIN: Final = 30_000
-"""Milliseconds until the whole answer must be there, the connection included."""
+__all__ = ["MOST_CONNECTIONS", "Exchange", "NoAnswer", "Reply"]
 
 MOST_CONNECTIONS: Final = 64
 """Requests to one server at the same time."""
 
 _PLAIN: Final = {"Accept-Encoding": "identity"}
-
-
-class NoAnswer(HibernautError):
-    """The server did not answer. `reached`: the request may have arrived, so that it may have been acted upon."""
-
-    code = "no_answer"
-
-    def __init__(self, url: str, why: str, *, reached: bool) -> None:
-        super().__init__(f"no answer from {url}: {why}")
-        self.reached = reached
-
-
-class Reply(msgspec.Struct, frozen=True):
-    """What a server answered. The names of headers are in lower case."""
-
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
 
 
 class Exchange:
@@ -78,13 +56,20 @@ class Exchange:
             trust_env=False,  # a proxy or a netrc file of this machine is nobody's decision about this server
         )
 
-    async def get(self, url: str, *, limit: int = LIMITS.notice_bytes, setting: str = "notice_bytes") -> Reply:
+    async def get(
+        self,
+        url: str,
+        *,
+        limit: int = LIMITS.notice_bytes,
+        setting: str = "notice_bytes",
+        headers: Mapping[str, str] | None = None,
+    ) -> Reply:
         """Fetch something.
 
         Raises:
             NoAnswer. TooLarge: the answer is above `limit`, which is set by `setting`.
         """
-        return await self._send("GET", url, None, {}, limit, setting)
+        return await self._send("GET", url, None, headers or {}, limit, setting)
 
     async def post(self, url: str, body: bytes, headers: Mapping[str, str] | None = None) -> Reply:
         """Send a JSON body. Of the answer as many bytes are kept as a notice may have.

@@ -71,3 +71,9 @@ LARGEST_ANNOTATIONS: Final = 16_384
 
 CALL_TOKEN_LIFE: Final = 7 * 86_400_000
 """Milliseconds that the callback token of a plain call is good for. That of a subscription is as long as it lasts."""
+
+CONNECT_WITHIN: Final = 5_000
+"""Milliseconds until a connection must stand."""
+
+ANSWER_WITHIN: Final = 30_000
+"""Milliseconds until the whole answer must be there, the connection included."""
