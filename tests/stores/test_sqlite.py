@@ -15,7 +15,7 @@ from hibernaut.codec import sha256
 from hibernaut.errors import StaleClaim, StoreBusy, StoreError, StoreFull
 from hibernaut.kernel.commit import Blob
 from hibernaut.messages.inputs import InputMessage, UserText
-from hibernaut.stores.protocol import Outcome
+from hibernaut.stores.protocol import Outcome, ViewRow
 from hibernaut.stores.sqlite import SqliteStore, opening, writer
 from hibernaut.stores.sqlite.transaction import Transaction
 from tests.store_conformance.scenario import (
@@ -535,5 +535,22 @@ def test_a_store_whose_loop_ended_without_closing_it_ends_quietly(tmp_path: Path
 
     async def scenario(store: SqliteStore) -> None:
         assert names(await store.read_inbox("t")) == ["m1"]
+
+    play(tmp_path, scenario)
+
+
+def test_a_view_and_a_note_are_seen_by_another_that_has_the_file_open(tmp_path: Path) -> None:
+    async def scenario(store: SqliteStore) -> None:
+        other = await SqliteStore.open(store.path)
+        await store.create([new_thread("t")], [], START)
+        assert await other.changed_elsewhere()
+        await store.put_view("t", "plan", "1", START)
+        assert await other.changed_elsewhere()
+        assert await other.read_views("t") == [ViewRow("plan", "1", START)]
+        await store.write_note("port", b"1")
+        assert await other.changed_elsewhere()
+        await store.put_view("t", "plan", "1", START + 1)
+        assert not await other.changed_elsewhere()
+        await other.close()
 
     play(tmp_path, scenario)

@@ -151,7 +151,7 @@ def test_c27_no_query_of_the_working_path_looks_at_all_threads() -> None:
     for step in migrations():
         connection.execute(step.script).fetchall()
     connection.execute(SQL["make_migrations"])
-    tables = {"thread", "head", "inbox", "known", "log", "outbox", "blob", "config"}
+    tables = {"thread", "head", "inbox", "known", "log", "outbox", "blob", "config", "view", "note"}
     scans = {}
     for name, query in SQL.items():
         count = max(map(int, re.findall(r"\?(\d+)", query)), default=0)

@@ -29,6 +29,7 @@ from hibernaut.stores.known import excluding as _without
 from hibernaut.stores.known import has as _has
 from hibernaut.stores.known import including as _with
 from hibernaut.stores.letters import SHORT, LongInbox, changed, named
+from hibernaut.stores.memory_beside import MemoryBeside
 from hibernaut.stores.memory_trees import MemoryTrees
 from hibernaut.stores.owners import certainly_gone, process_name
 from hibernaut.stores.protocol import (
@@ -41,6 +42,7 @@ from hibernaut.stores.protocol import (
     Outcome,
     Owner,
     ThreadRow,
+    ViewRow,
 )
 from hibernaut.stores.trees import Trees
 
@@ -120,7 +122,7 @@ _Entry = tuple[int, int, _Thread]
 """Moment or rank, ticket, thread."""
 
 
-class MemoryStore(MemoryTrees):
+class MemoryStore(MemoryBeside, MemoryTrees):
     """Keeps threads in this process. See the module's text."""
 
     def __init__(self) -> None:
@@ -141,6 +143,8 @@ class MemoryStore(MemoryTrees):
         self._asking: dict[str, int] = {}
         self._cancels: dict[str, str] = {}
         """The calls that "cancel" effects are about, by the effects' request ids."""
+        self._views: dict[str, dict[str, ViewRow]] = {}
+        self._notes: dict[str, bytes] = {}
         self._first_token = 0
         self._secret = secrets.token_bytes(32)
         self._process = process_name(os.getpid())

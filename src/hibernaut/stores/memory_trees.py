@@ -36,6 +36,9 @@ class MemoryTrees(ABC):
     def _withdraw(self, thread: "_Thread") -> None: ...
 
     @abstractmethod
+    def _forget_views(self, thread_id: str) -> None: ...
+
+    @abstractmethod
     def _drop_effect(self, request_id: str) -> EffectRow | None: ...
 
     def _with_trees(self, names: Iterable[str]) -> dict[str, None]:
@@ -114,6 +117,7 @@ class MemoryTrees(ABC):
             self._first_token = max(self._first_token, thread.token)
             self._asking.pop(thread.thread_id, None)
             self._withdraw(thread)
+            self._forget_views(thread.thread_id)
             if thread.owner is not None:
                 thread.owner.claims.discard(thread.thread_id)
             for request_id in thread.effects:

@@ -15,6 +15,7 @@ from typing import Literal, Protocol
 
 import msgspec
 
+from hibernaut.errors import TooLarge
 from hibernaut.kernel.commit import Blob, Effect, NewThread, SliceCommit
 from hibernaut.kernel.head import Status
 from hibernaut.messages.inputs import Delivered, InputMessage
@@ -52,6 +53,13 @@ MOST_WAITING = 10_000
 
 What people say, results and upkeep are always taken, and so is what a commit sends: nobody would send it again.
 """
+
+
+MOST_VIEWS = 32
+"""Kinds of views that one thread has at most."""
+
+LARGEST_NOTE = 4 * 1024 * 1024
+"""Bytes of one note."""
 
 
 class Owner(msgspec.Struct, frozen=True):
@@ -114,6 +122,14 @@ class ThreadRow(msgspec.Struct, frozen=True):
     """Questions of it that wait for a person."""
 
 
+class ViewRow(msgspec.Struct, frozen=True):
+    """What people see beside a thread, of one kind (JSON text), and the moment at which it became so."""
+
+    view_type: str
+    content: str
+    updated: int
+
+
 EffectState = Literal["pending", "sent", "accepted"]
 
 
@@ -131,6 +147,16 @@ class EffectRow(msgspec.Struct, frozen=True):
     created: int
 
 
+def check_note(key: str, value: bytes) -> None:
+    """Check that a note can be kept.
+
+    Raises:
+        TooLarge: it cannot.
+    """
+    if len(value) > LARGEST_NOTE:
+        raise TooLarge(f"the note {key!r}", len(value), LARGEST_NOTE, "LARGEST_NOTE")
+
+
 class Store(Protocol):
     """Keeps threads. See the module's text for what every method guarantees."""
 
@@ -146,6 +172,22 @@ class Store(Protocol):
         self, messages: Sequence[InputMessage], now: int, *, due: int = 0, blobs: Sequence[Blob] = ()
     ) -> list[Outcome]:
         """Store messages in their inboxes, in order; each gets its own outcome. `due` 0 is now."""
+        ...
+
+    async def knows(self, thread_id: str, message_id: str) -> bool:
+        """Tell whether a message of that id was ever accepted: another one would be a duplicate."""
+        ...
+
+    async def put_view(self, thread_id: str, view_type: str, content: str, now: int) -> Outcome:
+        """Keep what people see beside a thread, of one kind; it replaces what was there of that kind.
+
+        It is no input: the inbox and the head stay as they are, and nobody is woken. The same content again changes
+        nothing and is `ACCEPTED`. `FULL`: the thread would have more than `MOST_VIEWS` kinds.
+        """
+        ...
+
+    async def read_views(self, thread_id: str) -> list[ViewRow]:
+        """Return the views of a thread in the order of their kinds; they go with it."""
         ...
 
     async def claim(self, owner: Owner, now: int, limit: int, *, threads: Sequence[str] | None = None) -> list[Claim]:
@@ -290,6 +332,18 @@ class Store(Protocol):
         Each goes only with all its descendants, of which none may be open, be younger, or have a question or an
         effect left; and under a closed root all go together, or none.
         """
+        ...
+
+    async def write_note(self, key: str, value: bytes) -> None:
+        """Keep something that is about no thread, such as what an engine should know again after a restart.
+
+        Raises:
+            TooLarge: it is above `LARGEST_NOTE`.
+        """
+        ...
+
+    async def read_note(self, key: str) -> bytes | None:
+        """Return a note, or None."""
         ...
 
     async def secret(self) -> bytes:

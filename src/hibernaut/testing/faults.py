@@ -12,7 +12,7 @@ import msgspec
 from hibernaut.errors import StoreError
 from hibernaut.kernel.commit import Blob, NewThread, SliceCommit
 from hibernaut.messages.inputs import Delivered, InputMessage
-from hibernaut.stores.protocol import Claim, EffectRow, LogRow, Outcome, Owner, Store, ThreadRow
+from hibernaut.stores.protocol import Claim, EffectRow, LogRow, Outcome, Owner, Store, ThreadRow, ViewRow
 
 T = TypeVar("T")
 
@@ -55,6 +55,15 @@ class FaultyStore:
         self, messages: Sequence[InputMessage], now: int, *, due: int = 0, blobs: Sequence[Blob] = ()
     ) -> list[Outcome]:
         return await self._perform("put", lambda: self._inner.put(messages, now, due=due, blobs=blobs))
+
+    async def knows(self, thread_id: str, message_id: str) -> bool:
+        return await self._perform("knows", lambda: self._inner.knows(thread_id, message_id))
+
+    async def put_view(self, thread_id: str, view_type: str, content: str, now: int) -> Outcome:
+        return await self._perform("put_view", lambda: self._inner.put_view(thread_id, view_type, content, now))
+
+    async def read_views(self, thread_id: str) -> list[ViewRow]:
+        return await self._perform("read_views", lambda: self._inner.read_views(thread_id))
 
     async def claim(self, owner: Owner, now: int, limit: int, *, threads: Sequence[str] | None = None) -> list[Claim]:
         return await self._perform("claim", lambda: self._inner.claim(owner, now, limit, threads=threads))
@@ -148,6 +157,12 @@ class FaultyStore:
 
     async def stored_bytes(self) -> int:
         return await self._perform("stored_bytes", self._inner.stored_bytes)
+
+    async def write_note(self, key: str, value: bytes) -> None:
+        await self._perform("write_note", lambda: self._inner.write_note(key, value))
+
+    async def read_note(self, key: str) -> bytes | None:
+        return await self._perform("read_note", lambda: self._inner.read_note(key))
 
     async def secret(self) -> bytes:
         return await self._inner.secret()

@@ -378,6 +378,9 @@ DELETE FROM head WHERE thread IN carray(?1);
 -- name: delete_effects
 DELETE FROM outbox WHERE thread IN carray(?1);
 
+-- name: delete_views
+DELETE FROM view WHERE thread IN carray(?1);
+
 -- name: delete_known
 DELETE FROM known WHERE thread = ?1;
 
@@ -386,6 +389,35 @@ DELETE FROM inbox WHERE place > ?1 << 32 AND place < (?1 + 1) << 32;
 
 -- name: delete_log
 DELETE FROM log WHERE place > ?1 << 32 AND place < (?1 + 1) << 32;
+
+
+-- Beside the conversations
+
+-- name: find_status
+SELECT id, status FROM thread WHERE thread_id = ?1;
+
+-- name: read_view
+SELECT content FROM view WHERE thread = ?1 AND view_type = ?2;
+
+-- name: count_views
+SELECT count(*) FROM view WHERE thread = ?1;
+
+-- name: put_view
+INSERT INTO view (thread, view_type, content, updated) VALUES (?1, ?2, ?3, ?4)
+ON CONFLICT (thread, view_type) DO UPDATE SET content = excluded.content, updated = excluded.updated;
+
+-- name: read_views
+SELECT view_type, content, updated FROM view WHERE thread = (SELECT id FROM thread WHERE thread_id = ?1)
+ORDER BY view_type;
+
+-- name: knows
+SELECT 1 FROM known WHERE thread = (SELECT id FROM thread WHERE thread_id = ?1) AND digest = ?2;
+
+-- name: write_note
+INSERT INTO note (key, value) VALUES (?1, ?2) ON CONFLICT (key) DO UPDATE SET value = excluded.value;
+
+-- name: read_note
+SELECT value FROM note WHERE key = ?1;
 
 
 -- The store itself

@@ -17,8 +17,18 @@ from hibernaut.codec import decoder_of, pack, unpack
 from hibernaut.errors import StoreCorrupt, StoreError
 from hibernaut.kernel.commit import Blob, Effect, NewThread, SliceCommit
 from hibernaut.messages.inputs import Delivered, InputMessage, decode_input, encode_input, urgency
-from hibernaut.stores.protocol import Claim, EffectRow, EffectState, LogRow, Outcome, Owner, ThreadRow
-from hibernaut.stores.sqlite import reads, transactions, trees
+from hibernaut.stores.protocol import (
+    Claim,
+    EffectRow,
+    EffectState,
+    LogRow,
+    Outcome,
+    Owner,
+    ThreadRow,
+    ViewRow,
+    check_note,
+)
+from hibernaut.stores.sqlite import beside, reads, transactions, trees
 from hibernaut.stores.sqlite.opening import Opened, open_file
 from hibernaut.stores.sqlite.reader import Reader
 from hibernaut.stores.sqlite.transaction import Transaction
@@ -78,6 +88,16 @@ class SqliteStore:
     ) -> list[Outcome]:
         letters, blobs = [_letter(message, now, due or now) for message in messages], tuple(blobs)
         return await self._write(lambda tx: transactions.put(tx, letters, blobs))
+
+    async def knows(self, thread_id: str, message_id: str) -> bool:
+        known = await self._read(lambda tx: tx.first("knows", (thread_id, _digest(message_id))))
+        return known is not None
+
+    async def put_view(self, thread_id: str, view_type: str, content: str, now: int) -> Outcome:
+        return await self._write(lambda tx: beside.put_view(tx, thread_id, view_type, content, now))
+
+    async def read_views(self, thread_id: str) -> list[ViewRow]:
+        return [ViewRow(*row) for row in await self._read(lambda tx: tx.rows("read_views", (thread_id,)))]
 
     async def claim(self, owner: Owner, now: int, limit: int, *, threads: Sequence[str] | None = None) -> list[Claim]:
         among = None if threads is None else tuple(threads)
@@ -180,6 +200,13 @@ class SqliteStore:
 
     async def prune(self, before: int, *, tenant: str | None = None) -> int:
         return await self._write(lambda tx: trees.prune(tx, before, tenant))
+
+    async def write_note(self, key: str, value: bytes) -> None:
+        check_note(key, value)
+        await self._write(lambda tx: tx.run("write_note", (key, value)))
+
+    async def read_note(self, key: str) -> bytes | None:
+        return await self._read(lambda tx: reads.read_value(tx, "read_note", key))
 
     async def secret(self) -> bytes:
         if not self._secret:

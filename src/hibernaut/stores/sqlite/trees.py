@@ -77,6 +77,7 @@ def _remove(tx: Transaction, threads: Sequence[int]) -> int:
     tx.run("delete_threads", (number,))
     tx.run("delete_heads", (number,))
     tx.run("delete_effects", (number,))
+    tx.run("delete_views", (number,))
     for thread in threads:
         tx.run("delete_known", (thread,))
         tx.run("delete_inbox", (thread,))

@@ -1,0 +1,59 @@
+"""What the store in memory keeps beside conversations: views of threads, and notes of engines."""
+
+from abc import ABC
+from typing import TYPE_CHECKING
+
+from hibernaut.stores.known import digest_of, has
+from hibernaut.stores.protocol import MOST_VIEWS, Outcome, ViewRow, check_note
+
+if TYPE_CHECKING:
+    from hibernaut.stores.memory import _Thread
+
+
+class MemoryBeside(ABC):
+    """The part of a store in memory that is about no message and no head; the rest is `hibernaut.stores.memory`."""
+
+    _threads: "dict[str, _Thread]"
+    _bytes: int
+    _views: dict[str, dict[str, ViewRow]]
+    """Of the threads that have any."""
+    _notes: dict[str, bytes]
+
+    async def knows(self, thread_id: str, message_id: str) -> bool:
+        thread = self._threads.get(thread_id)
+        return thread is not None and has(thread.known, digest_of(message_id))
+
+    async def put_view(self, thread_id: str, view_type: str, content: str, now: int) -> Outcome:
+        thread = self._threads.get(thread_id)
+        if thread is None:
+            return Outcome.UNKNOWN
+        if thread.status == "closed":
+            return Outcome.CLOSED
+        views = self._views.get(thread_id, {})
+        old = views.get(view_type)
+        if old is None and len(views) >= MOST_VIEWS:
+            return Outcome.FULL
+        if old is None or old.content != content:
+            row = ViewRow(view_type, content, now)
+            self._bytes += _size(row) - (0 if old is None else _size(old))
+            self._views.setdefault(thread_id, {})[view_type] = row
+        return Outcome.ACCEPTED
+
+    async def read_views(self, thread_id: str) -> list[ViewRow]:
+        return sorted(self._views.get(thread_id, {}).values(), key=lambda row: row.view_type)
+
+    async def write_note(self, key: str, value: bytes) -> None:
+        check_note(key, value)
+        self._bytes += len(value) - len(self._notes.get(key, b""))
+        self._notes[key] = value
+
+    async def read_note(self, key: str) -> bytes | None:
+        return self._notes.get(key)
+
+    def _forget_views(self, thread_id: str) -> None:
+        for row in self._views.pop(thread_id, {}).values():
+            self._bytes -= _size(row)
+
+
+def _size(row: ViewRow) -> int:
+    return len(row.view_type) + len(row.content.encode())
