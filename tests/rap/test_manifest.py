@@ -98,6 +98,12 @@ def test_a_manifest_has_these_bytes_for_ever() -> None:
         assert read_manifest(write_manifest(one)) == one
 
 
+def test_a_server_that_does_no_work_twice_says_so() -> None:
+    promising = Toolset("ci", "https://s.example/run", (RemoteTool("build", "", "{}"),), idempotency_keys=True)
+    assert b'"idempotencyKeys":true' in write_manifest(promising)
+    assert read_manifest(write_manifest(promising)) == promising
+
+
 NAMES = st.from_regex(r"[A-Za-z0-9-]{1,20}", fullmatch=True)
 PLAIN = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00\u2400\u241b"), max_size=30)
 TOOLS = st.lists(

@@ -9,7 +9,9 @@ from hibernaut.clock import Clock
 from hibernaut.engine.dispatcher import Dispatcher
 from hibernaut.engine.launches import Launches
 from hibernaut.engine.live import LiveFeed
+from hibernaut.engine.remote import Remote
 from hibernaut.engine.slice import SliceRunner
+from hibernaut.engine.toolsets import Toolsets
 from hibernaut.errors import StaleClaim, StoreError
 from hibernaut.models.protocol import ModelSource
 from hibernaut.stores.protocol import Claim, EffectRow, Owner, Store
@@ -19,6 +21,12 @@ logger = logging.getLogger(__name__)
 
 FAILED_SLICE_PAUSE = 1_000
 """Milliseconds before a thread whose slice came to nothing is tried again, doubled for every further time."""
+
+LOOK_AFTER_EVERY = 3_600_000
+"""Milliseconds between two rounds of asking tool servers whether old calls are still at work; the first is at start."""
+
+OLD_CALL = 600_000
+"""Milliseconds after which an open call is an old one."""
 
 ADOPT_AT_ONCE = 100
 """Orphaned effects that are taken over in one transaction."""
@@ -41,12 +49,19 @@ class Engine:
         only: Sequence[str] | None = None,
         note_due: Callable[[int], None] = lambda due: None,
         on_rest: Callable[[], None] = lambda: None,
+        remote: Remote | None = None,
     ) -> None:
         self.store = store
         self.owner = owner
         self.clock = clock
-        self.dispatcher = Dispatcher(store, owner, tools, feed, clock, tasks, keeps=keeps, on_rest=on_rest)
-        self.runner = SliceRunner(store, Launches(store, tools), models, self.dispatcher, feed, clock, note_due)
+        toolsets = Toolsets(remote.servers, remote.names, store, clock) if remote is not None else None
+        self.dispatcher = Dispatcher(
+            store, owner, tools, feed, clock, tasks, keeps=keeps, on_rest=on_rest, remote=remote, toolsets=toolsets
+        )
+        launches = Launches(store, tools, toolsets)
+        self.runner = SliceRunner(store, launches, models, self.dispatcher, feed, clock, note_due, toolsets)
+        self._keeps = keeps
+        self._looked = 0
         self._only = only
         self._note_due = note_due
         self._unreleased: list[tuple[Claim, int]] = []
@@ -95,6 +110,10 @@ class Engine:
             self._unreleased.pop()
         await self.adopt()
         self.dispatcher.look_after_cancellations()
+        now = self.clock.now()
+        if self._keeps and now - self._looked >= LOOK_AFTER_EVERY:
+            self.dispatcher.look_after_servers(now - OLD_CALL if self._looked else now)
+            self._looked = now
 
     async def adopt(self) -> None:
         """Take over the effects of engines that died."""

@@ -1,5 +1,7 @@
 """Performs what commits owe: runs function tools, brings their results back through the inbox, cancels them.
 
+What works on tool servers is theirs; see `hibernaut.engine.remote`.
+
 An effect is begun only after it is marked `sent` in the outbox. A process that dies leaves the mark, and whoever adopts
 the effect knows that it may have happened.
 """
@@ -18,12 +20,14 @@ import msgspec
 from hibernaut.clock import Clock
 from hibernaut.engine.asking import Asking, answers_of
 from hibernaut.engine.live import LiveFeed
+from hibernaut.engine.remote import Remote, RemoteCalls
 from hibernaut.engine.resuming import BEGINNING, LastEvent, last_event
 from hibernaut.engine.threads import Threads
+from hibernaut.engine.toolsets import Toolsets
+from hibernaut.engine.work import Work, work_of
 from hibernaut.engine.workers import Workers
 from hibernaut.errors import StoreError
 from hibernaut.kernel.commit import Effect
-from hibernaut.kernel.config import decode_config
 from hibernaut.kernel.head import decode_head
 from hibernaut.messages.events import ToolProgress
 from hibernaut.messages.inputs import Event, InputMessage, ToolResult, event_message
@@ -68,16 +72,6 @@ Ending = Callable[[], Awaitable[object]]
 """Writes down how a call ended. Doing it twice is as good as once."""
 
 
-class Work(msgspec.Struct, frozen=True):
-    """An effect, with what its tool may know of the thread."""
-
-    effect: Effect
-    thread_id: str
-    tenant: str
-    user: str
-    metadata: str
-
-
 class _Invocation(msgspec.Struct, eq=False):
     """An effect whose tool runs, or waits for a worker."""
 
@@ -107,6 +101,8 @@ class Dispatcher:
         *,
         keeps: bool,
         on_rest: Callable[[], None] = lambda: None,
+        remote: Remote | None = None,
+        toolsets: Toolsets | None = None,
     ) -> None:
         self._store = store
         self._owner = owner
@@ -125,6 +121,18 @@ class Dispatcher:
         self._ending = False
         self._keys: KeyRing | None = None
         self._asking = Asking(store, feed, clock, self._retry, self._abandon, keeps=keeps)
+        self._remote: RemoteCalls | None = None
+        if remote is not None and toolsets is not None:
+            self._remote = RemoteCalls(
+                remote,
+                toolsets,
+                store,
+                clock,
+                retry=self._retry,
+                refuse=self._bring_failure,
+                end_unknown=self._end_unknown,
+            )
+        self._looking: asyncio.Task[None] | None = None
         self._threads = Threads()
         self._left_alone: set[asyncio.Task[object]] = set()
         """Functions with a time-out; held here so that none is collected while it runs."""
@@ -158,6 +166,11 @@ class Dispatcher:
         if effect.kind == "cancel":
             self._tasks.create_task(self._cancel(effect, row.thread_id))
             return
+        if effect.server and self._remote is None:
+            return  # it is an orphan again when this engine ends, for one that knows the server
+        if effect.kind != "invoke":
+            self._workers.put(self._begin(Work(effect, row.thread_id), started=row.state == "sent"))
+            return
         thread = await self._store.read_head(row.thread_id)
         head = decode_head(thread.head).head if thread else None
         call = head.calls.get(effect.call_id) if head else None
@@ -167,13 +180,8 @@ class Dispatcher:
         tool = self._tools.get(effect.tool)
         if tool is not None and tool.resumable and row.state == "sent" and not self._keeps:
             return  # it is an orphan again when this engine ends, for one that can keep it
-        if row.state == "pending" or (tool is not None and _is_repeatable(tool)):
-            data = await self._store.read_config(head.config)
-            tenant, user = "", ""
-            if data is not None:
-                config = decode_config(data)
-                tenant, user = config.tenant, config.user
-            work = Work(effect, row.thread_id, tenant, user, head.metadata)
+        if row.state == "pending" or effect.server or (tool is not None and _is_repeatable(tool)):
+            work = await work_of(self._store, row, head)
             self._workers.put(self._begin(work, started=row.state == "sent"))
         elif not await self._asking.leave(effect, row.thread_id):
             text = UNKNOWN_EFFECT.format(tool=effect.tool) + answers_of(head, call.id)
@@ -193,6 +201,17 @@ class Dispatcher:
         for effect, thread_id in left.values():
             self._tasks.create_task(self._cancel(effect, thread_id))
 
+    def look_after_servers(self, before: int) -> None:
+        """Ask tool servers after the calls that they took before that moment, unless that is under way."""
+        if self._remote is not None and (self._looking is None or self._looking.done()) and not self._ending:
+            self._looking = self._tasks.create_task(self._look_after(self._remote.look_after(before)))
+
+    async def _look_after(self, looking: Awaitable[None]) -> None:
+        try:
+            await looking
+        except StoreError:
+            logger.exception("calls on tool servers were not looked after; the next time is tried again")
+
     async def join(self) -> None:
         """Return when no tool is at work."""
         while self.running:
@@ -202,6 +221,8 @@ class Dispatcher:
     def shut_down(self) -> None:
         """Cancel what runs; each call is answered as shut down, unless it can be repeated at the next start."""
         self._ending = True
+        if self._looking is not None:
+            self._looking.cancel()
         for one in list(self._running.values()):
             self._end(one)
 
@@ -247,7 +268,9 @@ class Dispatcher:
                 begun = await self._retry(self._start, effect.request_id)
                 if not begun:
                     return
-            if tool is not None and tool.mode == "subscription":
+            if effect.server or effect.kind != "invoke":
+                await self._perform_there(work, started=started)
+            elif tool is not None and tool.mode == "subscription":
                 await self._subscribe(tool, work, started=started)
             else:
                 ending = await self._call(tool, work)
@@ -257,8 +280,22 @@ class Dispatcher:
                 return
             if not self._ending:
                 raise
-            if begun:
+            if begun and not effect.server:
                 await self._end_in_time(tool, work, ending)
+
+    async def _perform_there(self, work: Work, *, started: bool) -> None:
+        """Perform what is owed to a tool server."""
+        effect = work.effect
+        if self._remote is None:
+            unknown = f"Error: {effect.tool} was not run: its server {effect.server} is not known here."
+            if effect.kind == "invoke":
+                await self._bring_failure(effect, work.thread_id, unknown)
+        elif effect.kind == "invoke":
+            await self._remote.invoke(work, started=started)
+        elif effect.kind == "answer":
+            await self._remote.answer(work)
+        else:
+            await self._remote.close(work)
 
     async def _start(self, request_id: str) -> bool:
         return bool(await self._store.start_effects(self._owner, [request_id]))
@@ -420,6 +457,8 @@ class Dispatcher:
                     await asyncio.wait([running.task])
             elif await self._is_left_to_others(effect, thread_id):
                 return
+            if effect.server and self._remote is not None:
+                await self._remote.cancel(effect, thread_id)
             await self._retry(self._store.settle_effects, [effect.call_id, effect.request_id])
         finally:
             self._cancelling -= 1
@@ -460,6 +499,9 @@ class Dispatcher:
             await self._store.put([event_message(thread_id, last, "engine")], self._clock.now())
 
     # Bringing results
+
+    async def _bring_failure(self, effect: Effect, thread_id: str, text: str) -> Stored:
+        return await self._bring(effect, thread_id, Outcome(text, is_error=True))
 
     async def _bring(self, effect: Effect, thread_id: str, outcome: Outcome, *, subscription: bool = False) -> Stored:
         return await self._retry(partial(self._store_result, effect, thread_id, outcome, subscription=subscription))

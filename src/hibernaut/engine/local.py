@@ -9,6 +9,7 @@ import msgspec
 from hibernaut.clock import Clock
 from hibernaut.engine.core import Engine
 from hibernaut.engine.live import LiveFeed
+from hibernaut.engine.remote import Remote
 from hibernaut.engine.workers import Workers
 from hibernaut.errors import StoreError
 from hibernaut.messages.inputs import USER, Command, Delivered, UserText
@@ -73,6 +74,7 @@ class LocalEngine:
         *,
         max_slices: int = MAX_SLICES,
         only: Sequence[str] | None = None,
+        remote: Remote | None = None,
     ) -> None:
         self._store = store
         self._owner = owner
@@ -82,6 +84,7 @@ class LocalEngine:
         self._clock = clock
         self._max_slices = max_slices
         self._only = only
+        self._remote = remote
         self._slices: dict[str, _Slice] = {}
         self._poked: set[str] = set()
         self._worked = 0
@@ -137,6 +140,7 @@ class LocalEngine:
                     only=self._only,
                     note_due=self._set_alarm,
                     on_rest=self._wake.set,
+                    remote=self._remote,
                 )
                 await self._engine.upkeep()
                 await self._look_ahead()

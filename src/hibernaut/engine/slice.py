@@ -10,11 +10,13 @@ from msgspec.structs import replace
 
 from hibernaut.clock import Clock
 from hibernaut.engine.compacting import Asking, Compactor, fit_sizes, pressure_on
-from hibernaut.engine.dispatcher import Dispatcher, Work, is_asked_to_end
+from hibernaut.engine.dispatcher import Dispatcher, is_asked_to_end
 from hibernaut.engine.images import fit_images
 from hibernaut.engine.launches import Launch, Launches
 from hibernaut.engine.live import LiveFeed, LiveTurn
+from hibernaut.engine.toolsets import Toolsets
 from hibernaut.engine.transcripts import HotTranscript, Transcripts
+from hibernaut.engine.work import Work, work_for
 from hibernaut.errors import ConfigurationError, ModelError
 from hibernaut.kernel.commit import Disposition, Effect
 from hibernaut.kernel.compaction import Pressure, give_up
@@ -135,8 +137,10 @@ class SliceRunner:
         feed: LiveFeed,
         clock: Clock,
         note_due: Callable[[int], None],
+        toolsets: Toolsets | None = None,
     ) -> None:
         self._store = store
+        self._toolsets = toolsets
         self._launches = launches
         self._models = models
         self._dispatcher = dispatcher
@@ -230,8 +234,7 @@ class SliceRunner:
             self.streams.pop(thread_id, None)
 
     def _work(self, effects: Sequence[Effect], draft: Draft, launch: Launch) -> list[Work]:
-        head, config = draft.head, launch.config
-        return [Work(effect, head.thread_id, config.tenant, config.user, head.metadata) for effect in effects]
+        return [work_for(effect, draft.head, launch.config) for effect in effects]
 
     def _follow(self, one: _Round, draft: Draft, size: int) -> None:
         """Bring what is kept in memory up to a commit that the store has taken."""
@@ -253,6 +256,8 @@ class SliceRunner:
     ) -> None:
         """Ask the model for what is due: a summary of the history, if it has grown too long, or the next turn."""
         head, name = draft.head, draft.head.model or launch.config.model
+        if self._toolsets is not None:
+            launch = await self._equip(self._toolsets, draft, launch)
         hot = one.hot = await self.transcripts.at(head)
         hot.extend(draft.items)
         one.known = len(draft.items)
@@ -278,6 +283,23 @@ class SliceRunner:
         if draft.wants_completion:
             self._note(one.asked, name, attempt, launch, one.known)
             await self._complete(one, draft, launch, chosen, pressure, streaming)
+
+    async def _equip(self, toolsets: Toolsets, draft: Draft, launch: Launch) -> Launch:
+        """Give a thread the tools of servers, and ask those that it has nothing of yet."""
+        head = draft.head
+        if wanted := toolsets.wanted(launch.config.servers, head.toolsets):
+            found = await toolsets.find(wanted)
+            draft.now = self._clock.now()
+            draft.blobs += found.manifests.values()
+            head.toolsets = head.toolsets | {name: blob.digest for name, blob in found.manifests.items()}
+            if not head.items:
+                for name, why in found.problems.items():
+                    draft.notice("server_down", f"{name}: {why}; its tools come when it can be reached")
+        equipped = await self._launches.equipped(head.config, head.toolsets)
+        if draft.blobs:
+            for clash in equipped.clashes:
+                draft.notice("tool_refused", str(clash))
+        return equipped
 
     def _note(self, asked: Asked, name: str, attempt: int, launch: Launch, shown: int) -> None:
         """Note for the receipt what is asked; unless more is heard of it, it has failed."""

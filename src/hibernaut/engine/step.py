@@ -12,6 +12,7 @@ import msgspec
 from hibernaut.clock import Clock
 from hibernaut.engine.core import Engine
 from hibernaut.engine.live import LiveFeed
+from hibernaut.engine.remote import Remote
 from hibernaut.errors import StoreError
 from hibernaut.messages.inputs import InputMessage
 from hibernaut.models.protocol import ModelSource
@@ -43,12 +44,14 @@ class StepEngine:
         models: ModelSource,
         feed: LiveFeed,
         clock: Clock,
+        remote: Remote | None = None,
     ) -> None:
         self._store = store
         self._tools = tools
         self._models = models
         self._feed = feed
         self._clock = clock
+        self._remote = remote
 
     async def step(self, owner: Owner, messages: Sequence[InputMessage], *, due: bool = True) -> StepResult:
         """Store the messages, then run their threads until they rest.
@@ -64,7 +67,17 @@ class StepEngine:
         only = None if due else sorted({message.thread_id for message in messages})
         problem: StoreError | None = None
         async with asyncio.TaskGroup() as group:
-            engine = Engine(self._store, owner, self._tools, self._models, self._feed, self._clock, group, keeps=False)
+            engine = Engine(
+                self._store,
+                owner,
+                self._tools,
+                self._models,
+                self._feed,
+                self._clock,
+                group,
+                keeps=False,
+                remote=self._remote,
+            )
             try:
                 await self._drive(engine, only)
             except StoreError as error:

@@ -29,8 +29,8 @@ class LaunchConfig(msgspec.Struct, frozen=True, omit_defaults=True):
     """On whose behalf the thread works; other people who speak in it do not change that."""
     options: ThreadOptions = ThreadOptions()
     authority: Authority = Authority()
-    servers: tuple[str, ...] = ()
-    """Names of the tool servers whose tools it has, besides its own."""
+    servers: tuple[str, ...] | None = None
+    """Names of the tool servers whose tools it has besides; None: of all that the program knows which runs it."""
 
 
 _decoder = decoder_of(LaunchConfig)

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 
 import msgspec
 
-from hibernaut.ids import call_id
 from hibernaut.codec import to_json
+from hibernaut.ids import call_id
 from hibernaut.kernel.commit import Blob, Chosen, Disposition, Effect, NewThread, Outgoing
 from hibernaut.kernel.head import Call, CallState, Head
 from hibernaut.kernel.limits import REMEMBERED_ARGUMENTS, REMEMBERED_CALLS, ThreadOptions

@@ -83,6 +83,8 @@ class Toolset(msgspec.Struct, frozen=True):
     tools: tuple[RemoteTool, ...]
     description: str = ""
     needs_migration: bool = False
+    idempotency_keys: bool = False
+    """A call that comes again under the same `Idempotency-Key` is one call: it may be sent again without fear."""
 
 
 class Clash(msgspec.Struct, frozen=True):
@@ -108,6 +110,7 @@ class _Written(msgspec.Struct, frozen=True, rename="camel"):
     tools: list[Any]
     description: str = ""
     needs_migration: bool = False
+    idempotency_keys: bool = False
 
 
 class _WrittenTool(msgspec.Struct, frozen=True, rename="camel"):
@@ -146,7 +149,14 @@ def read_manifest(body: bytes, limits: WireLimits = LIMITS) -> Toolset:
     if problems:
         raise ToolsetRefused(problems)
     description = clean(written.description)
-    return Toolset(clean(written.name), written.endpoint, tuple(tools), description, written.needs_migration)
+    return Toolset(
+        clean(written.name),
+        written.endpoint,
+        tuple(tools),
+        description,
+        written.needs_migration,
+        written.idempotency_keys,
+    )
 
 
 def write_manifest(toolset: Toolset) -> bytes:
@@ -156,6 +166,8 @@ def write_manifest(toolset: Toolset) -> bytes:
         fields["description"] = toolset.description
     if toolset.needs_migration:
         fields["needsMigration"] = True
+    if toolset.idempotency_keys:
+        fields["idempotencyKeys"] = True
     return msgspec.json.encode(fields | {"tools": [_tool_fields(tool) for tool in toolset.tools]})
 
 

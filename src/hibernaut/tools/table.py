@@ -7,8 +7,8 @@ names and the program no longer has is not in its table, and a call of it is ref
 import difflib
 import functools
 import re
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
 
 import msgspec
 
@@ -30,8 +30,25 @@ MOST_NAMED = 20
 _SHOWN_NAME = 64
 
 
+class Entry(Protocol):
+    """A tool that may be called."""
+
+    @property
+    def spec(self) -> ToolSpec:
+        """What the model is shown."""
+        ...
+
+    def judge(self, values: dict[str, Any], written: str, now: int) -> Verdict:
+        """Say what becomes of a call with these arguments, which are `written` as JSON."""
+        ...
+
+    def display(self, values: dict[str, Any]) -> str:
+        """Return such a call as people read it; "" for its name and arguments."""
+        ...
+
+
 class _Entry(msgspec.Struct, frozen=True):
-    """A tool that may be called: it is run, or (a built-in one) says itself what becomes of the call."""
+    """A tool of this process: it is run, or (a built-in one) says itself what becomes of the call."""
 
     spec: ToolSpec
     signature: ToolSignature
@@ -52,6 +69,10 @@ class _Entry(msgspec.Struct, frozen=True):
             keywords[self.signature.context_parameter] = Now(now)
         return self.verdict(**keywords)
 
+    def display(self, values: dict[str, Any]) -> str:  # noqa: ARG002
+        """Leave it to its name and arguments."""
+        return ""
+
 
 class ToolTable:
     """The tools of a thread; a `CallJudge`.
@@ -62,6 +83,8 @@ class ToolTable:
         authority: Patterns of the names that the thread may use, in which `*` stands for anything. The built-in tools
             do nothing outside of the thread and need none.
         builtins: Whether the thread has the built-in tools. They are shown after its own.
+        others: Tools that work elsewhere, by names that none of its own has. They are shown last: they may become more
+            while the thread lives.
 
     Raises:
         ToolDefinitionError: two tools have one name.
@@ -76,6 +99,7 @@ class ToolTable:
         authority: Sequence[str] = ("*",),
         *,
         builtins: bool = True,
+        others: Mapping[str, Entry] | None = None,
     ) -> None:
         built_in = _built_in() if builtins else {}
         own: dict[str, _Entry] = {}
@@ -89,9 +113,11 @@ class ToolTable:
             own[tool.name] = entry
         wanted = list(own) if names is None else list(dict.fromkeys(names))
         allowed = re.compile("|".join(map(_as_expression, authority)) or "(?!)", re.DOTALL)
-        held = [name for name in wanted if name in own]
-        self._denied = frozenset(name for name in held if not allowed.fullmatch(name))
-        self._entries = {name: own[name] for name in held if name not in self._denied} | built_in
+        held = {name: own[name] for name in wanted if name in own}
+        foreign = others or {}
+        self._denied = frozenset(name for name in (*held, *foreign) if not allowed.fullmatch(name))
+        entries: dict[str, Entry] = {**held, **built_in, **foreign}
+        self._entries = {name: entry for name, entry in entries.items() if name not in self._denied}
         self.missing = tuple(name for name in wanted if name not in own and name not in built_in)
         """Names that the thread was launched with and the program does not have."""
         self.specs = tuple(entry.spec for entry in self._entries.values())
@@ -107,7 +133,9 @@ class ToolTable:
         except MalformedInput as error:
             return Judged(Refusal(f"Not run. {error}") if entry else self._refuse(tool))
         written = canonical(values)
-        return Judged(entry.judge(values, written, now) if entry else self._refuse(tool), written)
+        if entry is None:
+            return Judged(self._refuse(tool), written)
+        return Judged(entry.judge(values, written, now), written, entry.display(values))
 
     def _refuse(self, tool: str) -> Refusal:
         name = clean(shorten(tool, _SHOWN_NAME))

@@ -1,0 +1,327 @@
+"""Performs what commits owe to tool servers: calls, answers to their questions, and notices.
+
+A call is posted under its request id, which is its idempotency key, until the server takes it or has failed too often.
+What comes of it arrives through the inbox like everything else, so nothing of it stays here once it is taken.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import Final, Protocol
+
+import msgspec
+
+from hibernaut.clock import Clock
+from hibernaut.codec import sha256
+from hibernaut.engine.asking import Retry
+from hibernaut.engine.toolsets import Toolsets
+from hibernaut.engine.work import Work, work_of
+from hibernaut.errors import HibernautError
+from hibernaut.kernel.commit import Chosen, Effect
+from hibernaut.kernel.head import Call, Head, decode_head
+from hibernaut.rap.answers import fate_of_call, refusal, wait_before
+from hibernaut.rap.invocations import callback_url, cancellation, headers, invocation
+from hibernaut.rap.limits import CALL_TOKEN_LIFE
+from hibernaut.rap.manifest import RemoteTool, Toolset
+from hibernaut.rap.replies import NoAnswer, Reply
+from hibernaut.rap.requests import AskStatus, CloseThread, Invocation, Selected
+from hibernaut.rap.tool_servers import ToolServers
+from hibernaut.stores.protocol import EffectRow, Store
+from hibernaut.tools.tokens import KINDS, Grant, KeyRing, sign
+
+logger = logging.getLogger(__name__)
+
+CALL_PAUSES: Final = (1_000, 4_000, 12_000, 40_000)
+"""Milliseconds between the tries to post a call, which are one more."""
+
+NOTICE_PAUSES: Final = (1_000, 4_000)
+"""The same for a notice, which nobody waits for."""
+
+ANSWER_PAUSE_FIRST: Final = 1_000
+ANSWER_PAUSE_MOST: Final = 300_000
+"""Milliseconds between the tries to bring a person's answer, doubling."""
+
+ANSWER_LIFE: Final = 24 * 3_600_000
+"""Milliseconds after which a person's answer is not brought any more."""
+
+WAIT_MOST: Final = 60_000
+"""Milliseconds that a server may ask for between two tries."""
+
+ASK_AT_ONCE: Final = 16
+"""Calls that are asked after at the same time."""
+
+UNKNOWN_CALL: Final = (
+    "Error: it is unknown whether {tool} was run: its server {server} did not acknowledge the call ({why}). "
+    "Check before repeating it."
+)
+NOT_RUN: Final = "Error: {tool} was not run: its server {server} cannot be reached ({why})."
+LOST: Final = (
+    "Error: the server {server} that ran {tool} does not know this call any more. It is unknown how far it got; "
+    "check before repeating it."
+)
+
+
+class Ending(Protocol):
+    """Answers a call whose end nobody knows; a subscription that was confirmed has its last event then."""
+
+    def __call__(self, effect: Effect, thread_id: str, text: str, *, subscription: bool) -> Awaitable[None]:
+        """Do it."""
+        ...
+
+
+class Remote(msgspec.Struct, frozen=True):
+    """Tool servers, and how they reach the runtime."""
+
+    servers: ToolServers
+    names: tuple[str, ...]
+    """Of the servers, in the order that models are shown their tools."""
+    public: str
+    """The base URL of the receiver of callbacks."""
+    keys: KeyRing
+    """What signs their tokens."""
+
+
+class RemoteCalls:
+    """Performs effects on tool servers."""
+
+    def __init__(
+        self,
+        remote: Remote,
+        toolsets: Toolsets,
+        store: Store,
+        clock: Clock,
+        *,
+        retry: Retry,
+        refuse: Callable[[Effect, str, str], Awaitable[object]],
+        end_unknown: Ending,
+    ) -> None:
+        """Make one; `retry` does something until the store takes it, `refuse` answers a call with an error."""
+        self._servers = remote.servers
+        self._public = remote.public
+        self._keys = remote.keys
+        self._toolsets = toolsets
+        self._store = store
+        self._clock = clock
+        self._retry = retry
+        self._refuse = refuse
+        self._end_unknown = end_unknown
+
+    # Calls
+
+    async def invoke(self, work: Work, *, started: bool) -> None:
+        """Post a call until the server takes it. `started`: somebody else may have done so already."""
+        effect = work.effect
+        toolset = await self._toolsets.toolset(effect.server, work.toolset)
+        tool = _tool_of(toolset, effect.tool)
+        if toolset is None or tool is None:
+            why = f"Error: {effect.tool} was not run: what its server {effect.server} has is not known any more."
+            await self._refuse(effect, work.thread_id, why)
+        elif not started or await self._is_to_be_repeated(work, toolset, tool):
+            await self._post(work, toolset, reached=started)
+
+    async def _is_to_be_repeated(self, work: Work, toolset: Toolset, tool: RemoteTool) -> bool:
+        """Find out about a call that may have been posted; False: there is nothing left to do here."""
+        effect = work.effect
+        if toolset.idempotency_keys:
+            return True
+        question = AskStatus(work.thread_id, effect.call_id)
+        for pause in _paced(effect, CALL_PAUSES):
+            liveness = await self._servers.status(effect.server, question)
+            if liveness == "alive":
+                await self._retry(self._store.accept_effects, [effect.request_id])
+                return False
+            if liveness == "dead" or tool.idempotent or not pause:
+                break
+            await self._clock.sleep(pause)
+        if not await self._is_wanted(work):
+            return False
+        if not tool.idempotent:
+            text = LOST.format(tool=effect.tool, server=effect.server)
+            await self._retry(self._end, effect, work.thread_id, text)
+        return tool.idempotent
+
+    async def _post(self, work: Work, toolset: Toolset, *, reached: bool) -> None:
+        effect, why = work.effect, ""
+        for pause in _paced(effect, CALL_PAUSES):
+            wait = 0
+            try:
+                reply = await self._servers.invoke(
+                    effect.server, self._invocation(work), headers(effect), toolset.endpoint
+                )
+            except NoAnswer as error:
+                reached, why = reached or error.reached, str(error)
+            except HibernautError as error:
+                await self._refuse(effect, work.thread_id, f"Error: {effect.tool} was not run: {error}")
+                return
+            else:
+                fate = fate_of_call(reply.status)
+                if fate == "taken":
+                    await self._retry(self._store.accept_effects, [effect.request_id])
+                    return
+                if fate == "refused":
+                    text = refusal(effect.tool, toolset.endpoint, reply.status, reply.body)
+                    await self._refuse(effect, work.thread_id, text)
+                    return
+                reached, why = True, f"status {reply.status}"
+                wait = wait_before(reply.headers, self._clock.now())
+            logger.info("call %s was not taken by %s: %s", effect.call_id, effect.server, why)
+            if not pause or not await self._is_wanted(work):
+                break
+            await self._clock.sleep(max(pause, min(wait, WAIT_MOST)))
+        if not await self._is_wanted(work):
+            return
+        text = (UNKNOWN_CALL if reached else NOT_RUN).format(tool=effect.tool, server=effect.server, why=why)
+        if reached:
+            await self._retry(self._end, effect, work.thread_id, text)
+        else:
+            await self._refuse(effect, work.thread_id, text)
+
+    def _invocation(self, work: Work) -> Invocation:
+        effect = work.effect
+        root = work.above[0] if work.above else ""
+        grant = Grant(work.thread_id, effect.call_id, self._clock.now() + CALL_TOKEN_LIFE, KINDS, root)
+        return invocation(
+            effect,
+            work.thread_id,
+            callback_url(self._public, sign(self._keys, grant)),
+            provider_id=effect.provider_id,
+            ancestors=work.above,
+            user=work.user,
+        )
+
+    async def _is_wanted(self, work: Work) -> bool:
+        """Tell whether an effect is still owed: its call may have been answered or cancelled meanwhile."""
+        rows = await self._retry(self._store.read_effects, work.thread_id)
+        return any(row.effect.request_id == work.effect.request_id for row in rows)
+
+    async def _end(self, effect: Effect, thread_id: str, text: str) -> None:
+        call, _ = await self._call(thread_id, effect.call_id)
+        await self._end_unknown(effect, thread_id, text, subscription=call is not None and call.mode == "subscription")
+
+    async def _call(self, thread_id: str, call_id: str) -> tuple[Call | None, Head | None]:
+        row = await self._store.read_head(thread_id)
+        head = decode_head(row.head).head if row is not None else None
+        return (head.calls.get(call_id) if head is not None else None), head
+
+    # Answers and notices
+
+    async def answer(self, work: Work) -> None:
+        """Bring a person's answer until the server takes it."""
+        effect = work.effect
+        chosen = msgspec.json.decode(effect.arguments, type=Chosen)
+        answer = Selected(effect.call_id, chosen.selected)
+        await self._tell(work, lambda: self._servers.select(effect.server, chosen.url, answer), _patient())
+        await self._retry(self._store.settle_effects, [effect.request_id])
+
+    async def cancel(self, effect: Effect, thread_id: str) -> None:
+        """Tell a server that a call is not wanted any more."""
+        notice = cancellation(effect, thread_id)
+        await self._tell(
+            Work(effect, thread_id), lambda: self._servers.cancel(effect.server, notice), _paced(effect, NOTICE_PAUSES)
+        )
+
+    async def close(self, work: Work) -> None:
+        """Tell a server that a thread has ended."""
+        effect, notice = work.effect, CloseThread(work.thread_id)
+        pauses = _paced(effect, NOTICE_PAUSES)
+        await self._tell(work, lambda: self._servers.close_thread(effect.server, notice), pauses)
+        await self._retry(self._store.settle_effects, [effect.request_id])
+
+    async def _tell(self, work: Work, post: Callable[[], Awaitable[Reply]], pauses: Iterator[int]) -> None:
+        """Post something until it is taken, refused, or has failed too often."""
+        effect = work.effect
+        for pause in pauses:
+            wait = 0
+            try:
+                reply = await post()
+            except NoAnswer as error:
+                why = str(error)
+            except HibernautError as error:
+                logger.warning("%s of call %s was not sent: %s", effect.kind, effect.call_id, error)
+                return
+            else:
+                fate = fate_of_call(reply.status)
+                if fate == "refused":
+                    logger.warning("%s refused the %s of call %s", effect.server, effect.kind, effect.call_id)
+                if fate != "again":
+                    return
+                why, wait = f"status {reply.status}", wait_before(reply.headers, self._clock.now())
+            logger.info("the %s of call %s was not taken by %s: %s", effect.kind, effect.call_id, effect.server, why)
+            if not pause:
+                return
+            await self._clock.sleep(max(pause, min(wait, WAIT_MOST)))
+
+    # Calls that have been open for long
+
+    async def look_after(self, before: int) -> None:
+        """Ask after the calls that servers have taken before that moment, and answer those that are lost."""
+        after = ""
+        silent: set[str] = set()
+        while rows := await self._store.accepted_effects(before, after):
+            after = rows[-1].effect.request_id
+            asked = [row for row in rows if row.effect.server and row.effect.kind == "invoke"]
+            for first in range(0, len(asked), ASK_AT_ONCE):
+                await self._ask_after(asked[first : first + ASK_AT_ONCE], silent)
+
+    async def _ask_after(self, rows: Sequence[EffectRow], silent: set[str]) -> None:
+        async with asyncio.TaskGroup() as group:
+            for row in rows:
+                if row.effect.server not in silent:
+                    group.create_task(self._ask(row, silent))
+
+    async def _ask(self, row: EffectRow, silent: set[str]) -> None:
+        effect = row.effect
+        try:
+            liveness = await self._servers.status(effect.server, AskStatus(row.thread_id, effect.call_id))
+        except HibernautError as error:
+            logger.warning("nobody can ask %s after its calls: %s", effect.server, error)
+            liveness = "unknown"
+        if liveness == "unknown":
+            silent.add(effect.server)
+        elif liveness == "dead" and await self._is_wanted(Work(effect, row.thread_id)):
+            text = LOST.format(tool=effect.tool, server=effect.server)
+            await self._retry(self._end, effect, row.thread_id, text)
+
+    async def tell_address(self, before: int) -> None:
+        """Post the calls that were taken before that moment again, so that their servers learn a new callback address.
+
+        Only to servers that say that a repeat under the same key is the same call.
+        """
+        after = ""
+        while rows := await self._store.accepted_effects(before, after):
+            after = rows[-1].effect.request_id
+            for row in rows:
+                if row.effect.server and row.effect.kind == "invoke":
+                    await self._tell_address(row)
+
+    async def _tell_address(self, row: EffectRow) -> None:
+        call, head = await self._call(row.thread_id, row.effect.call_id)
+        if call is None or head is None:
+            return
+        work = await work_of(self._store, row, head)
+        toolset = await self._toolsets.toolset(row.effect.server, work.toolset)
+        if toolset is not None and toolset.idempotency_keys:
+            await self._post(work, toolset, reached=True)
+
+
+def _tool_of(toolset: Toolset | None, name: str) -> RemoteTool | None:
+    return next((tool for tool in toolset.tools if tool.name == name), None) if toolset is not None else None
+
+
+def _paced(effect: Effect, pauses: Sequence[int]) -> Iterator[int]:
+    """Yield the pause after each try, 0 after the last; they differ from call to call, so that not all come at once."""
+    jitter = int.from_bytes(sha256(effect.request_id.encode())[:2], "big")
+    for pause in pauses:
+        yield pause - pause * jitter // (4 * 65_536)
+    yield 0
+
+
+def _patient() -> Iterator[int]:
+    """Yield the pauses between the tries to bring an answer."""
+    pause = ANSWER_PAUSE_FIRST
+    spent = 0
+    while spent < ANSWER_LIFE:
+        yield pause
+        spent += pause
+        pause = min(2 * pause, ANSWER_PAUSE_MOST)
+    yield 0

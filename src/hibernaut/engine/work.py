@@ -1,0 +1,36 @@
+"""An effect with what whoever performs it may know of its thread."""
+
+import msgspec
+
+from hibernaut.kernel.commit import Effect
+from hibernaut.kernel.config import LaunchConfig, decode_config
+from hibernaut.kernel.head import Head
+from hibernaut.stores.protocol import EffectRow, Store
+
+
+class Work(msgspec.Struct, frozen=True):
+    """An effect that is to be performed."""
+
+    effect: Effect
+    thread_id: str
+    tenant: str = ""
+    user: str = ""
+    """On whose behalf the thread works."""
+    metadata: str = ""
+    above: tuple[str, ...] = ()
+    """The threads above it, the root first."""
+    toolset: bytes = b""
+    """SHA-256 of the manifest that the thread keeps of the effect's server."""
+
+
+def work_for(effect: Effect, head: Head, config: LaunchConfig) -> Work:
+    """Return an effect of a thread as work."""
+    above = head.link.stack if head.link else ()
+    toolset = head.toolsets.get(effect.server, b"")
+    return Work(effect, head.thread_id, config.tenant, config.user, head.metadata, above, toolset)
+
+
+async def work_of(store: Store, row: EffectRow, head: Head) -> Work:
+    """Return what stands in the outbox as work."""
+    data = await store.read_config(head.config)
+    return work_for(row.effect, head, decode_config(data) if data is not None else LaunchConfig())
