@@ -18,6 +18,7 @@ from hibernaut.engine.answering import answer as answer_question
 from hibernaut.engine.history import chain_start
 from hibernaut.engine.live import LiveFeed
 from hibernaut.engine.local import LOOK_EVERY, LocalEngine
+from hibernaut.engine.remote import Remote
 from hibernaut.engine.step import StepEngine, StepResult
 from hibernaut.errors import (
     AlreadyAnswered,
@@ -47,6 +48,7 @@ from hibernaut.messages.parts import Content, Part, is_blank
 from hibernaut.messages.published import decode_published
 from hibernaut.messages.text import clean
 from hibernaut.models.protocol import Model, ModelSource
+from hibernaut.reach import Callbacks, Servers, configured, names_of, reach
 from hibernaut.state import ThreadState, state_of
 from hibernaut.stores.memory import MemoryStore
 from hibernaut.stores.owners import this_owner
@@ -74,6 +76,9 @@ class AgentSystem:
         tenant: whose threads this system sees and makes.
         run: whether an engine runs here. Without one, this is a client of a store on which another process runs one.
         only: the threads that the engine runs; others are left to other processes. All by default.
+        servers: tool servers whose tools agents may use that are launched without servers of their own: base URLs,
+            `RemoteServer`s, or a `ToolServers` of the program's.
+        callbacks: where those post what becomes of calls.
         max_slices: slices that run at the same time.
         clock, ids: where time and names come from; a test passes its own.
 
@@ -94,6 +99,8 @@ class AgentSystem:
         tenant: str = "",
         run: bool = True,
         only: Sequence[str] | None = None,
+        servers: Servers = (),
+        callbacks: Callbacks | None = None,
         max_slices: int = 512,
         clock: Clock | None = None,
         ids: Ids | None = None,
@@ -101,6 +108,7 @@ class AgentSystem:
         if max_slices < 1:
             raise ConfigurationError(f"max_slices is {max_slices}; with none at a time nothing would ever run")
         self._tools = tools_by_name(tools)
+        self._servers = configured(servers)
         self._models, self._model = models_and_default(model, models)
         self._store_given = store
         self._store: Store | None = None
@@ -111,6 +119,7 @@ class AgentSystem:
                 instructions=instructions,
                 model=self._model,
                 tools=tuple(self._tools) if run or self._tools else None,
+                servers=names_of(self._servers) if run or names_of(self._servers) else None,
                 tenant=tenant,
                 options=options or ThreadOptions(),
             )
@@ -118,6 +127,8 @@ class AgentSystem:
         self._run = run
         self._max_slices = max_slices
         self._only = only
+        self._callbacks = callbacks or Callbacks()
+        self._remote: Remote | None = None
         self._clock = clock or SystemClock()
         self._ids = ids or RandomIds()
         self._stack = AsyncExitStack()
@@ -142,6 +153,8 @@ class AgentSystem:
             self._store = store = await self._open(stack)
             self._feed = feed = LiveFeed(store)
             tasks = await stack.enter_async_context(asyncio.TaskGroup())
+            if names_of(self._servers):
+                self._remote = await reach(self._servers, self._callbacks, store, self._clock, stack, feed.view)
             if self._run:
                 owner = this_owner(self._ids)
                 self._engine = LocalEngine(
@@ -153,6 +166,7 @@ class AgentSystem:
                     self._clock,
                     max_slices=self._max_slices,
                     only=self._only,
+                    remote=self._remote,
                 )
                 running = tasks.create_task(self._engine.run())
                 started = tasks.create_task(self._engine.started())
@@ -233,6 +247,7 @@ class AgentSystem:
         message: str | Content | None = None,
         model: str | None = None,
         tools: Sequence[str] | None = None,
+        servers: Sequence[str] | None = None,
         options: ThreadOptions | None = None,
         authority: Authority | None = None,
         user: str = "",
@@ -247,19 +262,20 @@ class AgentSystem:
             thread_id: its name, if it shall have a certain one; one that exists already is returned.
             message: what is said to it at once, in the same transaction.
             model: name of its model.
-            tools: names of its tools; all tools of this system by default.
+            tools: names of its tools; all tools of this system by default. Tools of servers are not among them.
+            servers: names of the tool servers whose tools it has besides; all servers of this system by default.
             options: how it behaves.
             authority: what it may do.
             user: on whose behalf it works.
             metadata: values that its tools are given.
 
         Raises:
-            ConfigurationError: a tool or model of that name does not exist.
+            ConfigurationError: a tool, server or model of that name does not exist.
             UnknownThread: the thread is another tenant's.
             ThreadClosed: the thread exists and takes no message any more.
             MalformedInput: the message is blank. TooLarge.
         """
-        config = self._config(instructions, model, tools, options, authority, user)
+        config = self._config(instructions, model, tools, servers, options, authority, user)
         name = thread_id or self._ids.new("thread")
         thread = self._new_thread(name, config, metadata)
         if thread_id is not None and await self._is_foreign(name):
@@ -368,7 +384,7 @@ class AgentSystem:
         new = [self._new_thread(name, self._defaults, None) for name in sorted(texts)]
         if new:
             await self.store.create(new, [], self._clock.now())
-        engine = StepEngine(self.store, self._tools, self._models, self.feed, self._clock)
+        engine = StepEngine(self.store, self._tools, self._models, self.feed, self._clock, self._remote)
         result = await engine.step(this_owner(self._ids), own, due=due)
         outcomes = iter(result.outcomes)
         said = [Outcome.UNKNOWN if message.thread_id in foreign else next(outcomes) for message in batch]
@@ -468,6 +484,7 @@ class AgentSystem:
         instructions: str | None,
         model: str | None,
         tools: Sequence[str] | None,
+        servers: Sequence[str] | None,
         options: ThreadOptions | None,
         authority: Authority | None,
         user: str,
@@ -479,6 +496,11 @@ class AgentSystem:
                 raise ConfigurationError(
                     f"no tool is called {unknown[0]!r}; there are: {', '.join(self._tools) or 'none'}"
                 )
+        known = names_of(self._servers)
+        if servers is not None and (unknown := [name for name in servers if name not in known]):
+            raise ConfigurationError(
+                f"no tool server is called {unknown[0]!r}; there are: {', '.join(known) or 'none'}"
+            )
         if model is not None:
             self._models.resolve(model)
         if options is not None:
@@ -489,6 +511,7 @@ class AgentSystem:
                 instructions=defaults.instructions if instructions is None else instructions,
                 model=model or defaults.model,
                 tools=defaults.tools if tools is None else tuple(tools),
+                servers=defaults.servers if servers is None else tuple(servers),
                 options=options or defaults.options,
                 authority=authority or defaults.authority,
                 user=user,

@@ -21,6 +21,7 @@ from hibernaut.messages.events import (
     ToolResult,
     TurnDiscarded,
     UserInput,
+    ViewChanged,
     to_record,
 )
 from hibernaut.messages.parts import plain_text
@@ -104,7 +105,9 @@ def in_a_line(event: AgentEvent, room: int, tool: str = "") -> str:
         case UserInput():
             line = PROMPT + plain_text(event.content)
         case ToolCall():
-            line = f"→ {event.tool} {'' if event.arguments == '{}' else event.arguments}"
+            line = f"→ {event.display or event.tool + ('' if event.arguments == '{}' else ' ' + event.arguments)}"
+        case ViewChanged():
+            line = f"▤ {event.view_type}: {event.content}"
         case ToolProgress():
             line = f"· {tool or event.call_id}: {event.text}"
         case ToolResult():

@@ -54,7 +54,7 @@ class Engine:
         self.store = store
         self.owner = owner
         self.clock = clock
-        toolsets = Toolsets(remote.servers, remote.names, store, clock) if remote is not None else None
+        toolsets = Toolsets(remote.servers, store) if remote is not None else None
         self.dispatcher = Dispatcher(
             store, owner, tools, feed, clock, tasks, keeps=keeps, on_rest=on_rest, remote=remote, toolsets=toolsets
         )
@@ -112,7 +112,7 @@ class Engine:
         self.dispatcher.look_after_cancellations()
         now = self.clock.now()
         if self._keeps and now - self._looked >= LOOK_AFTER_EVERY:
-            self.dispatcher.look_after_servers(now - OLD_CALL if self._looked else now)
+            self.dispatcher.look_after_servers(now - OLD_CALL if self._looked else now + 1)
             self._looked = now
 
     async def adopt(self) -> None:

@@ -202,13 +202,13 @@ class Dispatcher:
             self._tasks.create_task(self._cancel(effect, thread_id))
 
     def look_after_servers(self, before: int) -> None:
-        """Ask tool servers after the calls that they took before that moment, unless that is under way."""
+        """Look after the calls that tool servers took before that moment, unless that is under way."""
         if self._remote is not None and (self._looking is None or self._looking.done()) and not self._ending:
-            self._looking = self._tasks.create_task(self._look_after(self._remote.look_after(before)))
+            self._looking = self._tasks.create_task(self._look_after(self._remote, before))
 
-    async def _look_after(self, looking: Awaitable[None]) -> None:
+    async def _look_after(self, remote: RemoteCalls, before: int) -> None:
         try:
-            await looking
+            await remote.look_after(before)
         except StoreError:
             logger.exception("calls on tool servers were not looked after; the next time is tried again")
 
@@ -417,7 +417,7 @@ class Dispatcher:
             return sign(keys, Grant(work.thread_id, effect.call_id))
 
         def progress(text: str) -> None:
-            self._feed.progress(ToolProgress(thread_id=work.thread_id, call_id=effect.call_id, text=text))
+            self._feed.pass_on(ToolProgress(thread_id=work.thread_id, call_id=effect.call_id, text=text))
 
         def report(text: str) -> None:
             if not loop.is_closed():

@@ -22,6 +22,7 @@ from hibernaut.messages.events import (
     ThinkingChunk,
     ToolProgress,
     TurnDiscarded,
+    ViewChanged,
 )
 from hibernaut.messages.items import Item, decode_page
 from hibernaut.messages.stream import CallStarted, ReasoningBlock, StreamPiece, TextDelta, ThinkingDelta
@@ -163,8 +164,12 @@ class LiveFeed:
         for thread_id in self.observers:
             self.moved(thread_id)
 
-    def progress(self, event: ToolProgress) -> None:
-        """Show how far a tool is."""
+    def view(self, thread_id: str, view_type: str, content: str) -> None:
+        """Show what a tool server shows people beside a thread from now on (`content` is JSON text)."""
+        self.pass_on(ViewChanged(thread_id=thread_id, view_type=view_type, content=content))
+
+    def pass_on(self, event: ToolProgress | ViewChanged) -> None:
+        """Show something that is not stored with the thread to those who watch it now."""
         for observer in self.observers.get(event.thread_id, ()):
             observer.progress.append(event)
             observer.moved.set()

@@ -73,12 +73,12 @@ class Remote(msgspec.Struct, frozen=True):
     """Tool servers, and how they reach the runtime."""
 
     servers: ToolServers
-    names: tuple[str, ...]
-    """Of the servers, in the order that models are shown their tools."""
     public: str
     """The base URL of the receiver of callbacks."""
     keys: KeyRing
     """What signs their tokens."""
+    moved: bool = False
+    """Calls that are open were told another address."""
 
 
 class RemoteCalls:
@@ -99,6 +99,7 @@ class RemoteCalls:
         self._servers = remote.servers
         self._public = remote.public
         self._keys = remote.keys
+        self._moved = remote.moved
         self._toolsets = toolsets
         self._store = store
         self._clock = clock
@@ -165,11 +166,10 @@ class RemoteCalls:
                 reached, why = True, f"status {reply.status}"
                 wait = wait_before(reply.headers, self._clock.now())
             logger.info("call %s was not taken by %s: %s", effect.call_id, effect.server, why)
-            if not pause or not await self._is_wanted(work):
-                break
-            await self._clock.sleep(max(pause, min(wait, WAIT_MOST)))
-        if not await self._is_wanted(work):
-            return
+            if pause:
+                await self._clock.sleep(max(pause, min(wait, WAIT_MOST)))
+            if not await self._is_wanted(work):
+                return
         text = (UNKNOWN_CALL if reached else NOT_RUN).format(tool=effect.tool, server=effect.server, why=why)
         if reached:
             await self._retry(self._end, effect, work.thread_id, text)
@@ -254,7 +254,13 @@ class RemoteCalls:
     # Calls that have been open for long
 
     async def look_after(self, before: int) -> None:
-        """Ask after the calls that servers have taken before that moment, and answer those that are lost."""
+        """Ask after the calls that servers have taken before that moment, and answer those that are lost.
+
+        Should the address of callbacks be another one than they were told, they hear of that first.
+        """
+        if self._moved:
+            await self._tell_address(before)
+            self._moved = False
         after = ""
         silent: set[str] = set()
         while rows := await self._store.accepted_effects(before, after):
@@ -282,8 +288,8 @@ class RemoteCalls:
             text = LOST.format(tool=effect.tool, server=effect.server)
             await self._retry(self._end, effect, row.thread_id, text)
 
-    async def tell_address(self, before: int) -> None:
-        """Post the calls that were taken before that moment again, so that their servers learn a new callback address.
+    async def _tell_address(self, before: int) -> None:
+        """Post calls again, so that their servers learn where callbacks go now.
 
         Only to servers that say that a repeat under the same key is the same call.
         """
@@ -292,9 +298,9 @@ class RemoteCalls:
             after = rows[-1].effect.request_id
             for row in rows:
                 if row.effect.server and row.effect.kind == "invoke":
-                    await self._tell_address(row)
+                    await self._post_again(row)
 
-    async def _tell_address(self, row: EffectRow) -> None:
+    async def _post_again(self, row: EffectRow) -> None:
         call, head = await self._call(row.thread_id, row.effect.call_id)
         if call is None or head is None:
             return

@@ -7,7 +7,6 @@ from typing import Any, Final
 
 import msgspec
 
-from hibernaut.clock import Clock
 from hibernaut.codec import sha256
 from hibernaut.errors import ConfigurationError, HibernautError, StoreError
 from hibernaut.kernel.commit import Blob
@@ -61,17 +60,15 @@ class ServerTool(msgspec.Struct, frozen=True):
 class Toolsets:
     """Finds the tools of servers."""
 
-    def __init__(self, servers: ToolServers, names: Collection[str], store: Store, clock: Clock) -> None:
+    def __init__(self, servers: ToolServers, store: Store) -> None:
         self._servers = servers
-        self._names = tuple(names)
         self._store = store
-        self._clock = clock
         self._latest: dict[str, bytes] = {}
         self._read: dict[bytes, Toolset] = {}
 
     def wanted(self, names: Collection[str] | None, known: Mapping[str, bytes]) -> list[str]:
         """Return which of the servers that a thread may use have to be asked; None stands for all."""
-        return [name for name in self._names if name not in known and (names is None or name in names)]
+        return [name for name in self._servers.names if name not in known and (names is None or name in names)]
 
     async def find(self, names: Sequence[str]) -> Found:
         """Ask servers for their tools, all at once. What one had before serves while it cannot be reached."""

@@ -86,6 +86,16 @@ class ToolProgress(AgentEvent, frozen=True, kw_only=True):
     text: str
 
 
+class ViewChanged(AgentEvent, frozen=True, kw_only=True):
+    """What a tool server shows people beside the conversation, of one kind, is now this (`content` is JSON text).
+
+    It has no cursor: it is not part of what happened, but how something stands.
+    """
+
+    view_type: str
+    content: str
+
+
 class ToolResult(AgentEvent, frozen=True, kw_only=True):
     """A call was answered."""
 

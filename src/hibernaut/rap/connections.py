@@ -2,7 +2,7 @@
 
 import asyncio
 import ssl
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -54,6 +54,10 @@ class Connections:
             )
             for name, server in servers.items()
         }
+
+    @property
+    def names(self) -> Sequence[str]:
+        return tuple(self._connections)
 
     async def discover(self, name: str) -> Discovered:
         return await self._of(name).discover()

@@ -1,6 +1,6 @@
 """What an engine asks of tool servers, by their names. It never sees a connection, a process or a credential."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import msgspec
@@ -59,6 +59,11 @@ class ToolServers(Protocol):
         EndpointRefused: the message would go where the server is not trusted to lead to.
         ConfigurationError: a credential cannot be read.
     """
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The names of the servers, in the order that models are shown their tools."""
+        ...
 
     async def discover(self, name: str) -> Discovered:
         """Ask for a server's tools. Whoever asks while somebody does already gets the same answer.

@@ -65,6 +65,10 @@ class MemoryToolServers:
         """The ids of calls at work."""
 
     @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self.toolsets)
+
+    @property
     def calls(self) -> list[Invocation]:
         """The calls that arrived, repeats included."""
         return [each.message for each in self.received if isinstance(each.message, Invocation)]

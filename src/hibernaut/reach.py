@@ -1,0 +1,160 @@
+"""How a system reaches tool servers, and how they reach it."""
+
+import logging
+from collections.abc import Callable, Iterable
+from contextlib import AsyncExitStack
+from typing import Final, cast
+from urllib.parse import urlsplit
+
+import msgspec
+
+from hibernaut.clock import Clock
+from hibernaut.engine.remote import Remote
+from hibernaut.errors import ConfigurationError, MalformedInput
+from hibernaut.rap.servers import RemoteServer, servers_by_name
+from hibernaut.rap.tool_servers import ToolServers
+from hibernaut.rap.wire import check_address
+from hibernaut.stores.protocol import Store
+from hibernaut.tools.tokens import KeyRing
+
+Servers = Iterable["RemoteServer | str"] | ToolServers
+"""Tool servers as a program gives them."""
+
+Configured = dict[str, "RemoteServer"] | ToolServers
+"""The same, looked at."""
+
+logger = logging.getLogger(__name__)
+
+_PORT_NOTE: Final = "callbacks:port"
+_ADDRESS_NOTE: Final = "callbacks:address"
+_PRIVILEGED: Final = 1_024
+_LAST_PORT: Final = 65_535
+
+
+class Callbacks(msgspec.Struct, frozen=True, kw_only=True):
+    """Where tool servers post what becomes of calls.
+
+    Args:
+        host, port: where this process listens. Port 0 is one that was free when the store was first used with tool
+            servers, and the same from then on, so that answers find their way after a restart.
+        public: the base URL that servers are told, where it is another one than `http://host:port`: that of a proxy,
+            or of another process that receives callbacks for the same store.
+        listen: False where another process does it (`hibernaut serve --inbox-only`); needs `public`.
+        secrets: what signs callback tokens, the newest first, before the secret that the store was made with. To change
+            one, put the new one in front and leave the old one until what it has signed is over.
+        allow_unsigned: take callbacks without a token from servers on this machine.
+
+    Raises:
+        ConfigurationError: it cannot be meant like this; the text says why.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 0
+    public: str = ""
+    listen: bool = True
+    secrets: tuple[bytes, ...] = ()
+    allow_unsigned: bool = False
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.port <= _LAST_PORT:
+            raise ConfigurationError(f"callbacks: {self.port} is no port; it is a number up to {_LAST_PORT}")
+        if not self.listen and not self.public:
+            raise ConfigurationError("callbacks: with `listen=False`, `public` must say where servers post them")
+        if self.public:
+            try:
+                check_address("the public address of callbacks", self.public)
+            except MalformedInput as error:
+                raise ConfigurationError(str(error)) from None
+
+
+def configured(servers: Servers) -> Configured:
+    """Look at tool servers as a program gives them.
+
+    Raises:
+        ConfigurationError: two have one name, or one cannot be meant as it is given.
+    """
+    if hasattr(servers, "discover"):
+        return cast("ToolServers", servers)
+    return servers_by_name(servers)
+
+
+def names_of(servers: Configured) -> tuple[str, ...]:
+    """Return the names of tool servers."""
+    return tuple(servers if isinstance(servers, dict) else servers.names)
+
+
+async def reach(
+    servers: Configured,
+    callbacks: Callbacks,
+    store: Store,
+    clock: Clock,
+    stack: AsyncExitStack,
+    on_view: Callable[[str, str, str], None],
+) -> Remote:
+    """Connect to tool servers and listen for what they answer, for as long as the stack stands.
+
+    Raises:
+        ConfigurationError: the address cannot be had, or a server cannot be meant like this.
+    """
+    keys = KeyRing([*callbacks.secrets, await store.secret()])
+    address = await _listen(callbacks, keys, store, clock, stack, on_view) if callbacks.listen else ""
+    public = (callbacks.public or address).rstrip("/")
+    known = await store.read_note(_ADDRESS_NOTE)
+    if known != public.encode():
+        await store.write_note(_ADDRESS_NOTE, public.encode())
+    moved = known is not None and known != public.encode()
+    if not isinstance(servers, dict):
+        return Remote(servers, public, keys, moved)
+    from hibernaut.rap.connections import Connections  # noqa: PLC0415  # an HTTP client takes long to import
+
+    async def busy(name: str) -> bool:
+        return await _has_open_calls(store, name, clock.now())
+
+    connections = await stack.enter_async_context(Connections(servers, clock, busy=busy))
+    return Remote(connections, public, keys, moved)
+
+
+async def _listen(
+    callbacks: Callbacks,
+    keys: KeyRing,
+    store: Store,
+    clock: Clock,
+    stack: AsyncExitStack,
+    on_view: Callable[[str, str, str], None],
+) -> str:
+    from hibernaut.rap.admission import LOCAL_HOSTS, is_loopback  # noqa: PLC0415
+    from hibernaut.rap.listening import listening  # noqa: PLC0415
+    from hibernaut.rap.receiver import CallbackReceiver  # noqa: PLC0415
+
+    local = callbacks.host == "localhost" or is_loopback(callbacks.host)
+    hosts = LOCAL_HOSTS | {urlsplit(callbacks.public).netloc.lower()} if local else None
+    app = CallbackReceiver(
+        store, keys, clock, hosts=hosts, allow_unsigned_loopback=callbacks.allow_unsigned, on_view=on_view
+    )
+    if callbacks.port:
+        return (await stack.enter_async_context(listening(app, callbacks.host, callbacks.port))).url
+    noted = _port(await store.read_note(_PORT_NOTE))
+    if noted:
+        try:
+            return (await stack.enter_async_context(listening(app, callbacks.host, noted))).url
+        except ConfigurationError as error:
+            logger.warning("callbacks that were to come to port %d will not: %s", noted, error)
+    address = await stack.enter_async_context(listening(app, callbacks.host))
+    if not noted:
+        await store.write_note(_PORT_NOTE, str(address.port).encode())
+    return address.url
+
+
+def _port(note: bytes | None) -> int:
+    written = (note or b"").decode("ascii", "replace")
+    port = int(written) if written.isdigit() else 0
+    return port if _PRIVILEGED <= port <= _LAST_PORT else 0
+
+
+async def _has_open_calls(store: Store, server: str, now: int) -> bool:
+    after = ""
+    while rows := await store.accepted_effects(now + 1, after):
+        if any(row.effect.server == server for row in rows):
+            return True
+        after = rows[-1].effect.request_id
+    return False
