@@ -4,15 +4,19 @@ Every text may be given as `env:NAME`: it is then read from the environment when
 Nothing here shows a secret when it is printed.
 """
 
+import asyncio
 import base64
 import ssl
-from collections.abc import Generator, Mapping
-from typing import Any
+from collections.abc import AsyncGenerator, Generator, Mapping
+from typing import Any, Final
 
 import httpx2
 
 from hibernaut.errors import ConfigurationError
 from hibernaut.rap.credentials import check_credential, credential, is_named
+
+_SIGNED: Final = frozenset({"content-type", "idempotency-key", "rap-version"})
+"""Headers that a signature covers, besides the host: those that no proxy has a reason to change."""
 
 Flow = Generator[httpx2.Request, httpx2.Response, None]
 
@@ -120,7 +124,39 @@ class SigV4(_Authorization):
         self._region = region
         self._service = service
         self._profile = profile
-        self._session: Any = None
+        self._credentials: Any = None
 
     def auth_flow(self, request: httpx2.Request) -> Flow:
+        self._sign(request)
         yield request
+
+    async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
+        await request.aread()
+        # Finding and renewing credentials reads files and may ask a server.
+        await asyncio.to_thread(self._sign, request)
+        yield request
+
+    def _sign(self, request: httpx2.Request) -> None:
+        try:
+            import botocore.auth  # type: ignore[import-untyped]  # noqa: PLC0415  # an extra
+            import botocore.awsrequest  # type: ignore[import-untyped]  # noqa: PLC0415
+            import botocore.exceptions  # type: ignore[import-untyped]  # noqa: PLC0415
+        except ImportError as error:
+            raise ConfigurationError(f"SigV4 needs the extra `aws` (pip install 'hibernaut[aws]'): {error}") from error
+        signed = {name: value for name, value in request.headers.items() if name in _SIGNED}
+        asked = botocore.awsrequest.AWSRequest(request.method, str(request.url), signed, request.content)
+        try:
+            signer = botocore.auth.SigV4Auth(self._found(), self._service, self._region)
+            signer.add_auth(asked)
+        except botocore.exceptions.BotoCoreError as error:
+            raise ConfigurationError(f"the credentials for AWS cannot be had: {error}") from error
+        request.headers.update({name: value for name, value in asked.headers.items() if name.lower() not in signed})
+
+    def _found(self) -> Any:
+        import botocore.session  # type: ignore[import-untyped]  # noqa: PLC0415  # an extra
+
+        if self._credentials is None:
+            self._credentials = botocore.session.Session(profile=self._profile).get_credentials()
+        if self._credentials is None:
+            raise ConfigurationError(f"no credentials for AWS were found (profile {self._profile or 'by default'!r})")
+        return self._credentials.get_frozen_credentials()
