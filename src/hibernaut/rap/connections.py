@@ -2,7 +2,7 @@
 
 import asyncio
 import ssl
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -12,15 +12,12 @@ from hibernaut.clock import Clock
 from hibernaut.rap.answers import Liveness, liveness
 from hibernaut.rap.connection import Connection
 from hibernaut.rap.limits import LIMITS, WireLimits
-from hibernaut.rap.processes import ServerProcess
+from hibernaut.rap.processes import Busy, ServerProcess
 from hibernaut.rap.replies import NoAnswer, Reply
 from hibernaut.rap.requests import AskStatus, CancelToolCall, CloseThread, Invocation, Migrate, Selected
 from hibernaut.rap.servers import RemoteServer
 from hibernaut.rap.tool_servers import Discovered, UnknownServer
 from hibernaut.rap.wire import CANCEL_PATH, CLOSE_PATH, MIGRATE_PATH, STATUS_PATH
-
-Busy = Callable[[str], Awaitable[bool]]
-"""Whether a server of this name has open calls or subscriptions."""
 
 
 class Connections:
