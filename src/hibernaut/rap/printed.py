@@ -77,8 +77,7 @@ class Printed(asyncio.SubprocessProtocol):
 
 def readable(line: bytes) -> str:
     """Return a line as text that does nothing to a terminal or a log."""
-    text = shorten(decode(line).rstrip(), LONGEST_LINE)
-    return text if text.isprintable() else "".join(each if each.isprintable() else "\ufffd" for each in text)
+    return shorten(decode(line), LONGEST_LINE)
 
 
 class _Lines:

@@ -172,16 +172,19 @@ class ServerProcess:
         """Return when nobody has asked it anything for a while, and nobody waits for it."""
         if self._busy is None:
             await asyncio.Event().wait()
-        idle = self._server.idle
         while True:
-            left = self._used_at + idle - self._clock.now()
-            if self._users or left > 0:
-                await self._clock.sleep(left if left > 0 else idle)
+            if left := self._idle_in():
+                await self._clock.sleep(left)
             elif await self._is_needed():
                 self._used_at = self._clock.now()
-            elif not self._users and self._used_at + idle <= self._clock.now():
+            elif not self._idle_in():  # nobody came while that was asked
                 life.stopping = True
                 return
+
+    def _idle_in(self) -> int:
+        """Return the milliseconds until it will have been idle for long enough, if nobody comes."""
+        idle = self._server.idle
+        return idle if self._users else max(self._used_at + idle - self._clock.now(), 0)
 
     async def _is_needed(self) -> bool:
         if self._busy is None:
