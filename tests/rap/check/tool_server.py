@@ -82,6 +82,10 @@ class ToolServer:
             case "/tool_call_status":
                 alive = known in self._open and not self.has("never alive")
                 return 200, {"alive": alive or self.has("always alive")}
+            case _:
+                return self._answer(path, fields)
+
+    def _answer(self, path: str, fields: Fields) -> tuple[int, Any]:
         answer = self._answers.pop(path, None)
         if answer is None or self.has("no answers"):
             return 404, {}
@@ -139,10 +143,14 @@ class ToolServer:
                 await self._watch(call, arguments.get("count", 1_000))
             case "confirm":
                 await self._confirm(call)
-            case _ if not self.has("silent"):
-                wrong: Fields = {"text": 5} if self.has("shapeless") else {}
-                marked: Fields = {} if self.has("unmarked") else {"is_error": True}
-                await self._result(call, "Error: no such operation", **marked, **wrong)
+            case _:
+                await self._unknown(call)
+
+    async def _unknown(self, call: Fields) -> None:
+        text: Any = 5 if self.has("shapeless") else "Error: no such operation"
+        marked: Fields = {} if self.has("unmarked") else {"is_error": True}
+        if not self.has("silent"):
+            await self._result(call, text, **marked)
 
     async def _slow(self, call: Fields) -> None:
         try:
@@ -174,7 +182,7 @@ class ToolServer:
         number = await asyncio.shield(self._answers[path])
         await self._result(call, ["kept", "shipped"][number])
 
-    async def _result(self, call: Fields, text: str, **more: Any) -> None:
+    async def _result(self, call: Fields, text: Any, **more: Any) -> None:
         ids = {"group_id": call["group_id"], "id": call["id"], "call_id": call["call_id"]}
         if self.has("other ids"):
             ids["call_id"] = "another"

@@ -45,7 +45,8 @@ class Peer:
         check_address("the server's address", base)
         self.base = base.rstrip("/")
         self.endpoint = ""
-        self._own = Exchange(headers=headers, answer_within=answer_within)
+        # Nothing that is sent to an http origin needs certificates, and reading them all takes a while.
+        self._own = Exchange(headers=headers, answer_within=answer_within, verify=base.startswith("https:"))
         self._other: Exchange | None = None
         self._answer_within = answer_within
         self._stack = AsyncExitStack()
