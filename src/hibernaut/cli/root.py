@@ -7,11 +7,9 @@ import contextlib
 import errno
 import os
 import sys
-from importlib import import_module
 from typing import NoReturn
 
 import click
-from click.shell_completion import CompletionItem
 
 from hibernaut.cli.failures import (
     BROKEN_PIPE,
@@ -22,6 +20,7 @@ from hibernaut.cli.failures import (
     cause_of,
     told_in_one_line,
 )
+from hibernaut.cli.lazy import LazyCommands
 from hibernaut.cli.options import examples
 from hibernaut.errors import HibernautError
 
@@ -37,34 +36,17 @@ COMMANDS = {
     "threads": ("hibernaut.cli.threads:threads", "See, stop and resume threads."),
     "receipts": ("hibernaut.cli.receipts:receipts", "Show the runtime's own record of a thread."),
     "verify": ("hibernaut.cli.receipts:verify", "Check that histories are what their receipts say."),
+    "rap": ("hibernaut.cli.rap:rap", "Tools on other servers: write, check, inspect and call them."),
     "bench": ("hibernaut.cli.bench:bench", "Measure this machine."),
     "completion": ("hibernaut.cli.completion:completion", "Print the completion script of a shell."),
 }
 """Where each sub-command is, and what it does in a line."""
 
 
-class LazyGroup(click.Group):
-    """A group that imports a sub-command when it is asked for."""
+class LazyGroup(LazyCommands):
+    """The root itself."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
-        return list(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        if cmd_name not in COMMANDS:
-            return None
-        module, _, name = COMMANDS[cmd_name][0].partition(":")
-        command: click.Command = getattr(import_module(module), name)
-        return command
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
-
-    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        commands = [
-            CompletionItem(name, help=summary) for name, (_, summary) in COMMANDS.items() if name.startswith(incomplete)
-        ]
-        return [*commands, *click.Command.shell_complete(self, ctx, incomplete)]
+    table = COMMANDS
 
     def invoke(self, ctx: click.Context) -> object:
         try:
