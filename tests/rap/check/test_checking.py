@@ -1,17 +1,14 @@
 """A server that is as it must be keeps every rule; one with a fault breaks the rule that is about it, and no other."""
 
 import asyncio
-import socket
 
 import msgspec
 import pytest
 
-from hibernaut.errors import ConfigurationError, MalformedInput
 from hibernaut.rap.check.checking import check
 from hibernaut.rap.check.findings import Finding, Report
 from hibernaut.rap.check.rules import RULES
 from hibernaut.rap.check.session import Settings
-from hibernaut.rap.exchange import NoAnswer
 from tests.rap.check.tool_server import ToolServer
 
 SETTINGS = Settings(
@@ -30,6 +27,7 @@ MUSTS = {
     "plain text": "content-type",
     "works first": "ack.before-work",
     "no nulls": "ack.nulls",
+    "needs a key": "ack.nulls",
     "closed": "unknown-fields.ignored",
     "latin-1": "encoding.utf-8",
     "other ids": "echo.ids",

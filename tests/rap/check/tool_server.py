@@ -113,13 +113,16 @@ class ToolServer:
             return 400, {"error": "no such operation"}
         if self.has("crashes") and unknown:
             return 500, {}
-        if headers["idempotency-key"] in self._keys and not self.has("forgetful"):
+        key = headers.get("idempotency-key", "")
+        if not key and self.has("needs a key"):
+            return 400, {"error": "no key"}
+        if key in self._keys and not self.has("forgetful"):
             return 200, {}
-        self._keys.add(headers["idempotency-key"])
+        self._keys |= {key} - {""}
         work = self._work.create_task(self._run(call))
-        key = (call["group_id"], call["id"])
-        self._open[key] = work
-        work.add_done_callback(lambda _: self._open.pop(key, None))
+        known = (call["group_id"], call["id"])
+        self._open[known] = work
+        work.add_done_callback(lambda _: self._open.pop(known, None))
         if self.has("works first") and (unknown or call["operation"] == "add"):
             await work
         return 200, {}

@@ -65,14 +65,14 @@ async def optional_fields(session: Session, sample: Named) -> None:
     if not session.findings.wants("ack.nulls"):
         return
     for what, call_id, ancestors, user in (
-        ("with nulls", None, None, None),
+        ("with nulls, and no headers", None, None, None),
         ("with ancestors and a user", "call_1", ("thread_a", "thread_b"), "anna"),
     ):
         inbox = session.receiver.inbox()
         call = msgspec.structs.replace(
             session.invocation(*sample, inbox), call_id=call_id, thread_ancestors=ancestors, user_id=user
         )
-        if not await session.expect("ack.nulls", await session.make(call, inbox), what):
+        if not await session.expect("ack.nulls", await session.make(call, inbox, plain=call_id is None), what):
             return
 
 

@@ -78,11 +78,12 @@ class Peer:
         return Answered(reply.status, reply.body, reply.headers.get("content-type", ""))
 
     async def invoke(self, call: Invocation, key: str, extra: Mapping[str, Any] | None = None) -> Answered:
-        """Make a call. `extra` are fields that no server knows."""
+        """Make a call, without its own headers if there is no key. `extra` are fields that no server knows."""
         body = encode(call)
         if extra:
             body = json.dumps({**json.loads(body), **extra}, ensure_ascii=False).encode()
-        return await self._post(self.endpoint, body, {"Idempotency-Key": key, "RAP-Version": VERSION})
+        headers = {"Idempotency-Key": key, "RAP-Version": VERSION} if key else {}
+        return await self._post(self.endpoint, body, headers)
 
     async def cancel(self, thread_id: str, call_id: str) -> Answered:
         """Say that a call is no longer wanted."""

@@ -68,7 +68,7 @@ RULES: Final = (
         "ack.nulls",
         "MUST",
         "To a tool server",
-        "call_id and thread_ancestors may be null, and user_id may be missing.",
+        "call_id and thread_ancestors may be null; user_id and the headers of a call may be missing.",
         A_CALL,
     ),
     Rule(

@@ -98,10 +98,13 @@ class Session:
         )
 
     async def make(
-        self, call: Invocation, inbox: Inbox, *, key: str = "", extra: Mapping[str, Any] | None = None
+        self, call: Invocation, inbox: Inbox, *, plain: bool = False, extra: Mapping[str, Any] | None = None
     ) -> Call:
-        """Send a call and return what the server said at once. What comes for it is looked at in the end."""
-        answered = await self.peer.invoke(call, key or call.id, extra)
+        """Send a call (a plain one without headers) and return what the server said at once.
+
+        What comes for it is looked at in the end.
+        """
+        answered = await self.peer.invoke(call, "" if plain else call.id, extra)
         made = Call(call, answered, inbox)
         self.calls.append(made)
         return made
