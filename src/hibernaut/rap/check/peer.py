@@ -12,8 +12,8 @@ import msgspec
 from hibernaut.errors import MalformedInput, TooLarge
 from hibernaut.messages.text import decode, shorten
 from hibernaut.rap.check.receiver import LONGEST_EXCERPT, Inbox
-from hibernaut.rap.exchange import ANSWER_WITHIN, Exchange, NoAnswer
-from hibernaut.rap.limits import LIMITS
+from hibernaut.rap.exchange import Exchange, NoAnswer
+from hibernaut.rap.limits import ANSWER_WITHIN, LIMITS
 from hibernaut.rap.requests import AskStatus, CancelToolCall, CloseThread, Invocation, Request, Selected
 from hibernaut.rap.wire import CANCEL_PATH, CLOSE_PATH, STATUS_PATH, TOOLSET_PATH, VERSION, check_address, encode
 
