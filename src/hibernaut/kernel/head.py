@@ -222,12 +222,24 @@ def living(head: Head) -> dict[str, Child]:
     return {name: child for name, child in head.children.items() if not child.ending}
 
 
+class Standing(msgspec.Struct, frozen=True):
+    """What a door has to know of a call in the registry: its tool, and how far it is."""
+
+    tool: str
+    state: str = "queued"
+
+
+class _Registry(msgspec.Struct):
+    calls: dict[str, Standing] = {}
+
+
 class _Format(msgspec.Struct):
     format: int = FORMAT
 
 
 _decoder = decoder_of(Head)
 _format_decoder = decoder_of(_Format)
+_registry_decoder = decoder_of(_Registry)
 _tree_decoder = msgspec.msgpack.Decoder()
 
 Extra = dict[str | int, "msgspec.Raw | Extra"]
@@ -257,6 +269,15 @@ def decode_head(data: bytes) -> LoadedHead:
     if head.format <= FORMAT:
         return LoadedHead(head, {})
     return LoadedHead(head, _unknown(_tree_decoder.decode(data), _tree(head)))
+
+
+def standings(data: bytes) -> dict[str, Standing]:
+    """Return the calls of a head by their ids, without reading the rest of it.
+
+    Raises:
+        StoreCorrupt: it is no head.
+    """
+    return unpack(data, _registry_decoder, "a thread's head").calls
 
 
 def encode_head(head: Head, extra: Extra | None = None) -> bytes:

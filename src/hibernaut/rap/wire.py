@@ -6,6 +6,7 @@ optional field that is null counts as left out. The same value is always written
 """
 
 import json
+from functools import cache
 from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
@@ -129,12 +130,17 @@ def convert(fields: dict[str, Any], kind: type[S], what: str) -> S:
     Raises:
         MalformedInput: they do not fit.
     """
-    optional = {field.encode_name for field in msgspec.structs.fields(kind) if not field.required}
+    optional = _optional(kind)
     kept = {name: value for name, value in fields.items() if value is not None or name not in optional}
     try:
         return msgspec.convert(kept, kind)
     except msgspec.ValidationError as error:
         raise MalformedInput(f"{what} does not fit: {shorten(clean(str(error)), _LONGEST_REASON)}") from None
+
+
+@cache
+def _optional(kind: type[msgspec.Struct]) -> frozenset[str]:
+    return frozenset(field.encode_name for field in msgspec.structs.fields(kind) if not field.required)
 
 
 def check_address(what: str, url: str) -> None:

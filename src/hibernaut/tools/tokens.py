@@ -108,6 +108,15 @@ class KeyRing:
         return genuine
 
 
+def ring_of(store_secret: bytes, more: Sequence[bytes] = ()) -> KeyRing:
+    """Return the ring of a store's own secret and of others, the newest first, which sign before it does.
+
+    Raises:
+        ConfigurationError: a secret is too short.
+    """
+    return KeyRing(list(dict.fromkeys((*more, store_secret))))
+
+
 class _First(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """What stands in a token of version h1."""
 

@@ -1,0 +1,375 @@
+"""Takes callbacks: checks them, stores them, and says so only then.
+
+Everything about a request that can be judged without its body is judged before the body is read, its token included.
+A callback that was answered with 200 is stored and synced: no crash loses it. One that was answered with anything else
+changed nothing.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from typing import Final, TypeVar
+
+import msgspec
+
+from hibernaut.clock import Clock
+from hibernaut.errors import (
+    AlreadyAnswered,
+    ConfigurationError,
+    HibernautError,
+    InputRefused,
+    StoreError,
+    ThreadClosed,
+    TokenRefused,
+    TooLarge,
+    UnknownThread,
+)
+from hibernaut.ids import Ids, RandomIds
+from hibernaut.kernel.head import Standing, standings
+from hibernaut.messages.text import clean
+from hibernaut.rap.admission import (
+    LOCAL_HOSTS,
+    Heading,
+    Refusal,
+    check_content,
+    check_sender,
+    heading,
+    is_loopback,
+    refusal_to,
+    unknown_path,
+    wrong_method,
+)
+from hibernaut.rap.answers import TAKEN, Answer, TooMany, Unavailable, UnknownCall
+from hibernaut.rap.arrivals import Arrival, View, arrive, scope_of
+from hibernaut.rap.callbacks import Callback, Result, SubscriptionEvent, ViewUpdate
+from hibernaut.rap.deliveries import Deliveries, Delivery
+from hibernaut.rap.limits import LIMITS, WireLimits
+from hibernaut.rap.listening import Receive, Scope, Send
+from hibernaut.rap.refusals import Tally
+from hibernaut.rap.wire import CALLBACK_PATH, decode_callback
+from hibernaut.stores.protocol import Outcome, Store
+from hibernaut.tools.tokens import Grant, KeyRing, read
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+BODY_WITHIN: Final = 30_000
+"""Milliseconds in which a whole body must have come."""
+
+LINGER: Final = 1_000
+"""Milliseconds for which the rest of a body is thrown away that was refused before it was read: a connection that is
+closed under a sender takes the answer along."""
+
+LARGE_BODY: Final = 256 * 1024
+"""Bytes above which a body is read in a thread, so that the others need not wait for it."""
+
+HEALTH_PATH: Final = "/rap/health"
+"""Where the receiver says that it is there, and what it has counted."""
+
+OnView = Callable[[str, str, str], None]
+"""Called with thread, kind and content (JSON text) of a view that was stored."""
+
+_EXPECTED: Final = (InputRefused, StoreError, TooMany, Unavailable)
+"""Whatever else goes wrong is a defect."""
+
+_OVER: Final = ("answered", "cancelled", "expired")
+"""States of a call in which it brings no events any more."""
+
+
+class _Gone(Exception):  # a signal, not an error: nobody is there to hear of it
+    """The sender hung up before its body was there."""
+
+
+class _Post(msgspec.Struct):
+    """One POST while it is dealt with."""
+
+    receive: Receive
+    head: Heading
+    peer: str
+    token: str
+    grant: Grant | None = None
+    whole: bool = False
+    """Its body was read to the end."""
+
+
+class CallbackReceiver:
+    """An ASGI app for `POST …/rap/callback/{token}` and `GET …/rap/health`.
+
+    Args:
+        store: where threads are.
+        keys: what callback tokens are signed with.
+        clock: tells when a token has expired.
+        limits: what a body may be.
+        hosts: names that requests may be sent to, with a port or for any port; None for any name, which is for a
+            receiver behind a public URL. IPv6 addresses stand in brackets.
+        allow_unsigned_loopback: take callbacks without a token at `…/rap/callback` from servers on this machine. Not
+            for a machine on which a proxy passes on what others send.
+        body_within: milliseconds in which a whole body must have come.
+        on_view: told of views once they are stored.
+        ids: names deliveries.
+
+    Raises:
+        ConfigurationError: unsigned callbacks would be taken under any name.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        keys: KeyRing,
+        clock: Clock,
+        *,
+        limits: WireLimits = LIMITS,
+        hosts: Collection[str] | None = LOCAL_HOSTS,
+        allow_unsigned_loopback: bool = False,
+        body_within: int = BODY_WITHIN,
+        on_view: OnView | None = None,
+        ids: Ids | None = None,
+    ) -> None:
+        if allow_unsigned_loopback and hosts is None:
+            raise ConfigurationError(
+                "callbacks without a token are taken only under names that are known: set `hosts`, or turn "
+                "`allow_unsigned_loopback` off"
+            )
+        self._store = store
+        self._keys = keys
+        self._clock = clock
+        self._limits = limits
+        self._hosts = None if hosts is None else frozenset(host.lower() for host in hosts)
+        self._unsigned = allow_unsigned_loopback
+        self._body_within = body_within / 1_000
+        self._linger = min(body_within, LINGER) / 1_000
+        self._on_view = on_view
+        self._deliveries = Deliveries(ids or RandomIds())
+        self._tally = Tally()
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """How many callbacks were taken ("taken"), and refused, by code."""
+        return self._tally.counts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] == "lifespan":
+            await _live(receive, send)
+        elif scope["type"] == "http":
+            head, path = heading(scope["headers"]), scope["path"]
+            if path.endswith(HEALTH_PATH):
+                await self._tell_health(scope["method"], head, send)
+            else:
+                peer = scope.get("client")
+                await self._serve(scope["method"], path, _Post(receive, head, peer[0] if peer else "", ""), send)
+
+    async def _tell_health(self, method: str, head: Heading, send: Send) -> None:
+        refusal = wrong_method("GET") if method != "GET" else check_sender(head, self._hosts)
+        health = Answer(200, msgspec.json.encode({"ok": True, **self.counts}))
+        await _answer(send, health if refusal is None else refusal.answer)
+
+    async def _serve(self, method: str, path: str, post: _Post, send: Send) -> None:
+        try:
+            refusal = self._admit(method, path, post)
+            if refusal is None:
+                await self._take(post)
+        except _Gone:
+            self._tally.refuse("broken_off", 0, post.peer, post.grant, self._clock.now())
+            return
+        except HibernautError as error:
+            if not isinstance(error, _EXPECTED):
+                logger.exception("a callback could not be taken: this is a defect")
+            refusal = refusal_to(error)
+        except Exception:
+            logger.exception("a callback could not be taken: this is a defect")
+            refusal = msgspec.structs.replace(refusal_to(HibernautError()), code="defect")
+        if refusal is None:
+            self._tally.take()
+            await send(_TAKEN_START)
+            await send(_TAKEN_BODY)
+            return
+        self._tally.refuse(refusal.code, refusal.answer.status, post.peer, post.grant, self._clock.now())
+        if post.whole:
+            await _answer(send, refusal.answer)
+        else:
+            await _answer_and_linger(send, post.receive, refusal.answer, self._linger)
+
+    def _admit(self, method: str, path: str, post: _Post) -> Refusal | None:
+        """Judge what can be judged without the body.
+
+        Raises:
+            TokenRefused.
+        """
+        if method != "POST":
+            return wrong_method("POST")
+        _, found, token = f"{path}/".rpartition(CALLBACK_PATH)
+        post.token = token.rstrip("/")
+        if not found or "/" in post.token:
+            return unknown_path()
+        refusal = check_sender(post.head, self._hosts) or check_content(post.head, self._limits)
+        if refusal is None and post.token:
+            post.grant = read(self._keys, post.token, self._clock.now())
+        elif refusal is None and not (self._unsigned and is_loopback(post.peer) and not post.head.forwarded):
+            raise TokenRefused("there is no callback token in the path")
+        return refusal
+
+    async def _take(self, post: _Post) -> None:
+        """Read a callback and store it.
+
+        Raises:
+            _Gone: its sender hung up. HibernautError: it was not stored.
+        """
+        body = await self._read(post)
+        callback = await _work(len(body), partial(decode_callback, body, self._limits))
+        if post.grant is not None:
+            post.grant.check(*scope_of(callback))
+        if isinstance(callback, ViewUpdate):
+            await self._show(callback, post.grant)
+        elif isinstance(callback, SubscriptionEvent) and not callback.event_id:
+            async with self._delivered(callback, body, post) as delivery:
+                await self._store_input(callback, body, post.grant, delivery.identity)
+        else:
+            await self._store_input(callback, body, post.grant)
+
+    async def _read(self, post: _Post) -> bytes:
+        """Read a body, no further than its bound."""
+        limit = self._limits.callback_bytes
+        try:
+            async with asyncio.timeout(self._body_within):
+                body, more = await _piece(post.receive)
+                if more:
+                    pieces, size = [body], len(body)
+                    while more and size <= limit:
+                        piece, more = await _piece(post.receive)
+                        pieces.append(piece)
+                        size += len(piece)
+                    body = b"".join(pieces)
+        except TimeoutError:
+            raise Unavailable(f"the body had not come within {self._body_within:g} s") from None
+        post.whole = not more
+        if len(body) > limit:
+            raise TooLarge("the callback", len(body), limit, "callback_bytes")
+        return body
+
+    async def _show(self, callback: ViewUpdate, grant: Grant | None) -> None:
+        view = arrive(callback, grant)
+        if isinstance(view, View):
+            outcome = await self._store.put_view(view.thread_id, view.view_type, view.content, self._clock.now())
+            _check(outcome, view.thread_id, "the thread has as many kinds of views as it may")
+            self._tell(view)
+
+    def _tell(self, view: View) -> None:
+        if self._on_view is None:
+            return
+        try:
+            self._on_view(view.thread_id, view.view_type, view.content)
+        except Exception:
+            logger.exception("a view is stored, but whoever is told of views has failed")
+
+    async def _store_input(self, callback: Callback, body: bytes, grant: Grant | None, delivery: str = "") -> None:
+        _, thread, named = scope_of(callback)
+        thread_id, call_id = clean(thread), clean(named or "")
+        row = await self._store.read_head(thread_id)
+        if row is None:
+            raise UnknownThread(thread_id)
+        call = None if row.status == "closed" else standings(row.head).get(call_id)
+        tool = call.tool if call else "the tool"
+        arrival = await _work(len(body), partial(arrive, callback, grant, tool, delivery))
+        if not isinstance(arrival, Arrival):
+            return
+        if row.status == "closed" or _is_open(call, callback):
+            now = self._clock.now()
+            (outcome,) = await self._store.put([arrival.message], now, blobs=arrival.blobs)
+        elif await self._store.knows(thread_id, arrival.message.message_id):
+            outcome = Outcome.DUPLICATE
+        else:
+            raise UnknownCall(thread_id, call_id)
+        if isinstance(callback, Result):
+            self._note_result(f"{thread_id}\0{call_id}", body, outcome, call_id)
+        _check(outcome, thread_id, "as many events wait for the thread as may")
+
+    def _note_result(self, scope: str, body: bytes, outcome: Outcome, call_id: str) -> None:
+        """Tell a result that is sent again, because its sender did not hear of the 200, from a second one."""
+        if outcome in (Outcome.ACCEPTED, Outcome.HELD):
+            self._deliveries.note_result(scope, body)
+        elif outcome is Outcome.DUPLICATE and not self._deliveries.is_repeat(scope, body):
+            raise AlreadyAnswered(f"call {call_id!r} has its result")
+
+    @asynccontextmanager
+    async def _delivered(self, event: SubscriptionEvent, body: bytes, post: _Post) -> AsyncIterator[Delivery]:
+        """Give an event without an id an identity, and find out meanwhile whether its sender still listens."""
+        scope, key = f"{event.group_id}\0{event.tool_call_id}", "\0".join(post.head.idempotency_key)
+        delivery = self._deliveries.begin(scope, body, self._clock.now(), key)
+        watching = asyncio.create_task(self._doubt_when_gone(delivery, post.receive))
+        try:
+            yield delivery
+        except BaseException:
+            self._deliveries.doubt(delivery, self._clock.now())
+            raise
+        finally:
+            watching.cancel()
+            await asyncio.wait([watching])
+
+    async def _doubt_when_gone(self, delivery: Delivery, receive: Receive) -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        self._deliveries.doubt(delivery, self._clock.now())
+
+
+async def _work(size: int, work: Callable[[], T]) -> T:
+    return work() if size <= LARGE_BODY else await asyncio.to_thread(work)
+
+
+def _is_open(call: Standing | None, callback: Callback) -> bool:
+    return call is not None and not (isinstance(callback, SubscriptionEvent) and call.state in _OVER)
+
+
+def _check(outcome: Outcome, thread_id: str, full: str) -> None:
+    if outcome is Outcome.UNKNOWN:
+        raise UnknownThread(thread_id)
+    if outcome is Outcome.CLOSED:
+        raise ThreadClosed(thread_id)
+    if outcome is Outcome.FULL:
+        raise TooMany(full)
+
+
+# ASGI
+
+
+async def _live(receive: Receive, send: Send) -> None:
+    while True:
+        kind = (await receive())["type"]
+        await send({"type": f"{kind}.complete"})
+        if kind == "lifespan.shutdown":
+            return
+
+
+async def _piece(receive: Receive) -> tuple[bytes, bool]:
+    message = await receive()
+    if message["type"] == "http.disconnect":
+        raise _Gone
+    return message.get("body", b""), message.get("more_body", False)
+
+
+def _start(answer: Answer, *more: tuple[bytes, bytes]) -> dict[str, object]:
+    headers = [(name.lower().encode(), value.encode()) for name, value in answer.headers]
+    length = (b"content-length", b"%d" % len(answer.body))
+    return {"type": "http.response.start", "status": answer.status, "headers": [*headers, length, *more]}
+
+
+_TAKEN_START: Final = _start(TAKEN)
+_TAKEN_BODY: Final = {"type": "http.response.body", "body": TAKEN.body}
+
+
+async def _answer(send: Send, answer: Answer) -> None:
+    await send(_start(answer))
+    await send({"type": "http.response.body", "body": answer.body})
+
+
+async def _answer_and_linger(send: Send, receive: Receive, answer: Answer, linger: float) -> None:
+    await send(_start(answer, (b"connection", b"close")))
+    await send({"type": "http.response.body", "body": answer.body, "more_body": True})
+    with suppress(_Gone, TimeoutError):
+        async with asyncio.timeout(linger):
+            while (await _piece(receive))[1]:
+                pass
+    await send({"type": "http.response.body", "body": b""})
