@@ -124,6 +124,7 @@ TOOLS: dict[str, Refusal | Settled | Rest | Run] = {
     "build": Run("background"),
     "check": Run("background"),
     "publish": Run("background"),
+    "order": Run("background", server="forge"),
     "read": Run("inline"),
     "deploy": Run("background", deadline=MINUTE),
     "watch": Run("subscription"),
@@ -200,6 +201,8 @@ class Thread:
         """What other threads of its tree have sent it."""
         self.outbox: dict[str, Effect] = {}
         self.owed: list[str] = []
+        self.told: list[Effect] = []
+        """What tool servers were told besides calls and cancellations."""
         self.continues = False
         self.asked = 0
         self.prompt: list[Item] = []
@@ -446,6 +449,10 @@ class Thread:
             child.start = next_history(before, encode_page(begun))
 
     def _owe(self, effect: Effect) -> None:
+        if effect.kind in ("answer", "close"):
+            assert effect.server, "a server is told something, and nobody knows which"
+            self.told.append(effect)
+            return
         assert effect.request_id not in self.owed, "an effect is issued twice"
         self.owed.append(effect.request_id)
         if effect.kind == "invoke":

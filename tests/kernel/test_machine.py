@@ -31,7 +31,7 @@ from hibernaut.messages.inputs import (
 from hibernaut.messages.items import EventItem, QuestionEndItem, QuestionItem, ResultItem, UserItem
 from tests.kernel.scenario import HOUR, MINUTE, OVERLOADED, REASONING, SECOND, Reaction, Thread, call, cut_short, says
 
-TOOLS = ["build", "check", "read", "deploy", "watch", "follow", "linger", "sleep", "rest", "note", "broken"]
+TOOLS = ["build", "check", "order", "read", "deploy", "watch", "follow", "linger", "sleep", "rest", "note", "broken"]
 MOMENTS = [1, SECOND, 5 * SECOND, 10 * SECOND, MINUTE, HOUR]
 FAILURES = [
     OVERLOADED,
@@ -120,7 +120,8 @@ class ThreadMachine(RuleBasedStateMachine):
         thread = self.thread
         for number in chance.sample(thread.running(), min(len(thread.running()), chance.randint(1, 2))):
             name = thread.calls[number - 1]
-            confirms = thread.head.calls[name].mode == "subscription"
+            one = thread.head.calls[name]
+            confirms = one.mode == "subscription" or (bool(one.server) and chance.random() < 0.5)
             self.put(ToolResult(name, f"result {len(self.handed_in)}", chance.random() < 0.2, confirms))
 
     def happens_result(self, chance: Random) -> None:
@@ -131,7 +132,8 @@ class ThreadMachine(RuleBasedStateMachine):
         self.put(ToolResult(name, text, chance.random() < 0.3, chance.random() < 0.3))
 
     def happens_event(self, chance: Random) -> None:
-        active = [name for name, one in self.thread.head.calls.items() if one.mode == "subscription"]
+        calls = self.thread.head.calls
+        active = [name for name, one in calls.items() if one.mode == "subscription" or one.server]
         name = chance.choice(active or [*self.thread.calls[-8:], "call_unknown"])
         self.put(Event(name, f"event {len(self.handed_in)}", associative=True, final=chance.random() < 0.2))
 
@@ -140,7 +142,10 @@ class ThreadMachine(RuleBasedStateMachine):
         running = [self.thread.calls[number - 1] for number in self.thread.running()]
         name = chance.choice([*running, "call_unknown"])
         due = self.thread.now + chance.choice(MOMENTS) if chance.random() < 0.5 else 0
-        self.put(Question(f"q{len(self.handed_in)}", name, "?", ("yes", "no"), chance.randint(0, 2), due))
+        far = name in self.thread.head.calls and bool(self.thread.head.calls[name].server)
+        url, reply = chance.choice([("https://a.test", ""), ("", "http://forge.test/1")]) if far else ("", "")
+        question = Question(f"q{len(self.handed_in)}", name, "?", ("yes", "no"), chance.randint(0, 2), due, url, reply)
+        self.put(question)
         if chance.random() < 0.3:
             self.put(Orphaned(name))
 
@@ -225,6 +230,16 @@ class ThreadMachine(RuleBasedStateMachine):
             if one.orphaned:
                 others = [other.answer for other in self.thread.head.questions.values() if other.call_id == one.call_id]
                 assert min(others) < 0 or f"asked:{one.call_id}" in self.thread.inbox
+
+    @invariant()
+    def a_server_hears_of_every_choice_once_and_of_the_default_when_nobody_will_choose(self) -> None:
+        thread = self.thread
+        asked = {one.question_id: one for one in self.handed_in.values() if isinstance(one, Question)}
+        ends = [item for item in thread.items if isinstance(item, QuestionEndItem) and asked[item.id].reply_url]
+        chosen = {item.id for item in ends if item.outcome != "dismissed"}
+        told = [effect.request_id.removeprefix("answer:") for effect in thread.told if effect.kind == "answer"]
+        assert len(set(told)) == len(told)
+        assert chosen <= set(told) <= {item.id for item in ends}
 
     @invariant()
     def events_and_late_results_keep_their_order(self) -> None:
