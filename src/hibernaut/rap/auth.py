@@ -39,11 +39,14 @@ class Bearer(_Authorization):
 
 
 class Basic(_Authorization):
-    """A user name and a password in the header `Authorization`, in UTF-8."""
+    """A user name and a password, which may be empty, in the header `Authorization`."""
 
     def __init__(self, user: str, password: str) -> None:
         if ":" in user and not is_named(user):
             raise ConfigurationError("the user name has a colon in it, where the password would begin")
+        check_credential("the user name", user)
+        if password:
+            check_credential("the password", password)
         self._user = user
         self._password = password
 
@@ -138,9 +141,9 @@ class SigV4(_Authorization):
 
     def _sign(self, request: httpx2.Request) -> None:
         try:
-            import botocore.auth  # type: ignore[import-untyped]  # noqa: PLC0415  # an extra
-            import botocore.awsrequest  # type: ignore[import-untyped]  # noqa: PLC0415
-            import botocore.exceptions  # type: ignore[import-untyped]  # noqa: PLC0415
+            import botocore.auth  # noqa: PLC0415  # an extra
+            import botocore.awsrequest  # noqa: PLC0415
+            import botocore.exceptions  # noqa: PLC0415
         except ImportError as error:
             raise ConfigurationError(f"SigV4 needs the extra `aws` (pip install 'hibernaut[aws]'): {error}") from error
         signed = {name: value for name, value in request.headers.items() if name in _SIGNED}
@@ -153,7 +156,7 @@ class SigV4(_Authorization):
         request.headers.update({name: value for name, value in asked.headers.items() if name.lower() not in signed})
 
     def _found(self) -> Any:
-        import botocore.session  # type: ignore[import-untyped]  # noqa: PLC0415  # an extra
+        import botocore.session  # noqa: PLC0415  # an extra
 
         if self._credentials is None:
             self._credentials = botocore.session.Session(profile=self._profile).get_credentials()

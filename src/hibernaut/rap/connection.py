@@ -51,7 +51,11 @@ class _Known(msgspec.Struct, frozen=True):
 
 
 class Connection:
-    """Talks to one server. Credentials go to its own origin only, unless it is trusted to lead elsewhere."""
+    """Talks to one server. Credentials go to its own origin only, unless it is trusted to lead elsewhere.
+
+    Raises:
+        ConfigurationError: the server is to see a certificate, and is not spoken to over https.
+    """
 
     def __init__(
         self,
@@ -61,6 +65,8 @@ class Connection:
         trust: Callable[[], ssl.SSLContext],
         process: ServerProcess | None,
     ) -> None:
+        if isinstance(server.auth, MutualTls) and not server.url.startswith("https:"):
+            raise ConfigurationError(f"tool server {server.name!r}: a certificate is shown over https only")
         self._server = server
         self._limits = limits
         self._process = process
