@@ -116,7 +116,8 @@ async def test_everybody_who_asks_at_the_same_time_gets_the_answer_to_one_reques
 async def test_a_toolset_that_cannot_be_had_is_said_so(
     foreign: ForeignServer, mode: str, words: str, *, unreachable: bool
 ) -> None:
-    server = RemoteServer(url=f"{foreign.url}/{mode}", name="ci", answer_within=300)
+    wait = 300 if mode == "manifest-hang" else 30_000
+    server = RemoteServer(url=f"{foreign.url}/{mode}", name="ci", answer_within=wait)
     async with connections(server) as servers:
         with pytest.raises(DiscoveryFailed, match=f"server 'ci' cannot be had: .*{words}") as caught:
             await servers.discover("ci")
@@ -186,17 +187,19 @@ async def test_everything_is_posted_where_it_belongs(foreign: ForeignServer) -> 
 
 
 async def test_a_server_in_a_bad_mood_is_told_from_one_that_is_not_there(foreign: ForeignServer) -> None:
-    async with connections(RemoteServer(url=foreign.url, name="ci", answer_within=300)) as servers:
+    patient = RemoteServer(url=foreign.url, name="patient")
+    hasty = RemoteServer(url=foreign.url, name="hasty", answer_within=300)
+    async with connections(patient, hasty) as servers:
 
-        async def post(mode: str) -> Reply:
-            return await servers.invoke("ci", call(), {**KEY, "Idempotency-Key": mode}, f"{foreign.url}/{mode}/invoke")
+        async def post(mode: str, name: str = "patient") -> Reply:
+            return await servers.invoke(name, call(), {**KEY, "Idempotency-Key": mode}, f"{foreign.url}/{mode}/invoke")
 
         assert [(await post("trouble")).status for _ in range(3)] == [500, 500, 200]
         refused = await post("refuse")
         assert (refused.status, refused.body) == (422, b"the moon is not right for this")
-        for mode in ("hang", "break"):
+        for mode, name in [("hang", "hasty"), ("break", "patient")]:
             with pytest.raises(NoAnswer) as caught:
-                await post(mode)
+                await post(mode, name)
             assert caught.value.reached
 
 
@@ -319,6 +322,14 @@ async def test_a_server_elsewhere_cannot_lead_into_this_machine_or_network(
             await servers.invoke("ci", call(), KEY, endpoint)
         with pytest.raises(EndpointRefused, match="inside this machine or network"):
             await servers.select("ci", endpoint, Selected("call_1", 0))
+
+
+@pytest.mark.parametrize("url", ["file:///etc/passwd", "http://a@127.0.0.1/", "http://127.0.0.1:x/", ""])
+async def test_what_is_no_address_is_posted_nothing(foreign: ForeignServer, url: str) -> None:
+    async with connections(RemoteServer(url=foreign.url, name="ci")) as servers:
+        with pytest.raises(EndpointRefused, match="'ci'"):
+            await servers.select("ci", url, Selected("call_1", 0))
+    assert foreign.received == []
 
 
 async def test_an_endpoint_that_a_server_may_not_lead_to_refuses_its_toolset(foreign: ForeignServer) -> None:

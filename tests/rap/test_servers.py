@@ -65,6 +65,13 @@ def test_credentials_go_to_this_machine_or_over_https(url: str) -> None:
     assert RemoteServer(url=url, auth=Bearer("t")).has_credentials
 
 
+def test_a_server_stays_as_it_was_given() -> None:
+    headers = {"X-Key": "1"}
+    server = RemoteServer(url="https://a.example", headers=headers)
+    headers["Host"] = "b.example"
+    assert server.headers == {"X-Key": "1"}
+
+
 def test_two_servers_of_one_name_are_refused() -> None:
     assert list(servers_by_name(["https://a.example", RemoteServer(command="b")])) == ["a.example", "b"]
     with pytest.raises(ConfigurationError, match="two tool servers are called 'a'"):

@@ -242,8 +242,6 @@ class Connection:
         """Name the server in errors of what reads credentials, which knows nothing of servers."""
         try:
             yield
-        except EndpointRefused:
-            raise
         except ConfigurationError as error:
             raise ConfigurationError(self._named(error)) from error
 

@@ -40,6 +40,7 @@ class Connections:
         busy: Busy | None = None,
     ) -> None:
         self._limits = limits
+        self._is_secure = any(server.url.startswith("https:") for server in servers.values())
         self._trusted: ssl.SSLContext | None = None
         self._connections = {
             name: Connection(
@@ -88,6 +89,8 @@ class Connections:
                 group.create_task(connection.aclose())
 
     async def __aenter__(self) -> Self:
+        if self._is_secure:
+            await asyncio.to_thread(self._trust)
         return self
 
     async def __aexit__(

@@ -84,6 +84,8 @@ class RemoteServer(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults
                 f"the name {shorten(repr(self.name), LONGEST_NAME)} of a tool server is not a text of 1 to "
                 f"{LONGEST_NAME} characters on one line; give it a `name`"
             )
+        _set(self, "headers", dict(self.headers))
+        _set(self, "env", dict(self.env))
         _check_headers(self)
         _check_privacy(self)
         _check_kind(self)
