@@ -275,6 +275,18 @@ async def test_answers_events_and_choices_come_back() -> None:
             assert [event.get("final", False) for event in events] == [False, True]
 
 
+async def test_an_answer_may_come_before_the_acknowledgement_and_a_repeat_brings_no_second_one() -> None:
+    with foreign_server(mode="early") as foreign:
+        async with callbacks() as taken, connections(RemoteServer(url=foreign.url, name="ci")) as servers:
+            for _ in range(2):
+                assert (
+                    await servers.invoke("ci", call(callback_url=taken.url), KEY, f"{foreign.url}/invoke")
+                ).status == 200
+                assert taken.bodies.qsize() == 1
+    assert foreign.done == ["call_1"]
+    assert [(delivered["text"], status) for delivered, status in foreign.delivered] == [("hi", 200)]
+
+
 async def test_a_cancelled_call_and_a_closed_thread_bring_nothing_more() -> None:
     with foreign_server() as foreign:
         async with callbacks() as taken, connections(RemoteServer(url=foreign.url, name="ci")) as servers:
