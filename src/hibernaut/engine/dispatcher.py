@@ -22,7 +22,6 @@ from hibernaut.engine.asking import Asking, answers_of
 from hibernaut.engine.live import LiveFeed
 from hibernaut.engine.remote import Remote, RemoteCalls
 from hibernaut.engine.resuming import BEGINNING, LastEvent, last_event
-from hibernaut.engine.threads import Threads
 from hibernaut.engine.toolsets import Toolsets
 from hibernaut.engine.work import Work, work_of
 from hibernaut.engine.workers import Workers
@@ -36,6 +35,7 @@ from hibernaut.stores.protocol import Outcome as Stored
 from hibernaut.tools.context import Deferred, ToolContext, ToolEvent
 from hibernaut.tools.results import Outcome, failure
 from hibernaut.tools.results import outcome as outcome_of
+from hibernaut.tools.threads import Threads
 from hibernaut.tools.tokens import Grant, KeyRing, sign
 from hibernaut.tools.tool import AnyTool
 

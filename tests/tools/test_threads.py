@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from hibernaut.engine.threads import Threads
+from hibernaut.tools.threads import Threads
 from tests.engine.scenario import run
 
 
