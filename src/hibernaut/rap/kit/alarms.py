@@ -1,0 +1,67 @@
+"""Moments at which something is to be done: one task for all of them."""
+
+import asyncio
+import heapq
+from collections.abc import Callable
+from itertools import count
+from typing import Final
+
+from hibernaut.clock import Clock
+
+LONGEST_NAP: Final = 30_000
+"""Milliseconds that it sleeps at most: after a suspend of the machine everything is at most so late."""
+
+
+class Alarm:
+    """Something that is to be done at a moment, unless it is called off."""
+
+    __slots__ = ("due", "ring")
+
+    def __init__(self, due: int, ring: Callable[[], None] | None) -> None:
+        self.due = due
+        self.ring = ring
+
+    def call_off(self) -> None:
+        """Let it not be done."""
+        self.ring = None
+
+
+class Alarms:
+    """Calls functions when their moment has come, for as long as `run` runs. They must not fail, nor take long."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._order = count()
+        self._heap: list[tuple[int, int, Alarm]] = []
+        self._wake = asyncio.Event()
+
+    def at(self, due: int, ring: Callable[[], None]) -> Alarm:
+        """Have something done at a moment, in milliseconds since 1970."""
+        alarm = Alarm(due, ring)
+        heapq.heappush(self._heap, (due, next(self._order), alarm))
+        if self._heap[0][2] is alarm:
+            self._wake.set()
+        return alarm
+
+    async def run(self) -> None:
+        """Ring, until it is cancelled."""
+        while True:
+            self._wake.clear()
+            self._ring()
+            nap = asyncio.create_task(self._nap(self._heap[0][0])) if self._heap else None
+            try:
+                await self._wake.wait()
+            finally:
+                if nap is not None:
+                    nap.cancel()
+
+    def _ring(self) -> None:
+        while self._heap and (self._heap[0][0] <= self._clock.now() or self._heap[0][2].ring is None):
+            ring = heapq.heappop(self._heap)[2].ring
+            if ring is not None:
+                ring()
+
+    async def _nap(self, until: int) -> None:
+        while (left := until - self._clock.now()) > 0:
+            await self._clock.sleep(min(left, LONGEST_NAP))
+        self._wake.set()
