@@ -8,8 +8,10 @@ from typing import Any
 
 from hibernaut.rap import ToolServer
 from hibernaut.rap.exchange import Exchange, Reply
+from hibernaut.rap.kit.service import UPKEEP_EVERY
 from hibernaut.rap.listening import Receive, Scope, Send, listening
 from hibernaut.rap.wire import CANCEL_PATH, CLOSE_PATH, STATUS_PATH, TOOLSET_PATH
+from hibernaut.testing.clock import ManualClock
 
 Said = dict[str, Any]
 
@@ -113,6 +115,25 @@ class Runtime:
         assert reply.status == 200
         manifest: Said = json.loads(reply.body)
         return manifest
+
+
+class HeardClock(ManualClock):
+    """A clock that says who sleeps."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._naps: asyncio.Queue[int] = asyncio.Queue()
+
+    async def sleep(self, milliseconds: int) -> None:
+        self._naps.put_nowait(milliseconds)
+        await super().sleep(milliseconds)
+
+    async def nap(self) -> int:
+        """Wait until somebody goes to sleep, upkeep aside, and return for how many milliseconds."""
+        async with asyncio.timeout(10):
+            while (milliseconds := await self._naps.get()) >= UPKEEP_EVERY:
+                pass
+            return milliseconds
 
 
 class Receiver:
