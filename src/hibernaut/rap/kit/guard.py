@@ -1,8 +1,6 @@
 """What a tool server looks at before it reads a request: where it was sent, by whom, and what it says it is."""
 
 import hmac
-import ipaddress
-from typing import Final
 from urllib.parse import urlsplit
 
 import msgspec
@@ -13,8 +11,7 @@ from starlette.responses import Response
 from hibernaut.errors import HibernautError, TokenRefused, TooLarge
 from hibernaut.rap.answers import answer_to
 from hibernaut.rap.listening import Scope
-
-_NAMES_OF_HERE: Final = ("localhost",)
+from hibernaut.rap.origins import is_loopback_host
 
 
 class RequestRefused(HibernautError):
@@ -46,13 +43,13 @@ class Guard:
             RequestRefused.
         """
         server = scope.get("server")
-        if server is None or not _is_here(str(server[0])):
+        if server is None or not is_loopback_host(str(server[0])):
             return
         try:
             host = urlsplit(f"//{Headers(scope=scope).get('host', '')}").hostname or ""
         except ValueError:
             host = ""
-        if host != self._host and not _is_here(host):
+        if host != self._host and not is_loopback_host(host):
             raise RequestRefused("this server listens on its own machine only, and the Host is a foreign one", 403)
 
     def check_caller(self, request: Request, *, secret: bool) -> None:
@@ -104,10 +101,3 @@ def response_to(error: HibernautError) -> Response:
     if isinstance(error, TokenRefused):
         headers["WWW-Authenticate"] = "Bearer"
     return Response(answer.body, answer.status, headers)
-
-
-def _is_here(host: str) -> bool:
-    try:
-        return host in _NAMES_OF_HERE or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
