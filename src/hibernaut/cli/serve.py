@@ -1,13 +1,10 @@
 """`hibernaut serve --local`: an engine that runs on a store until it is told to stop."""
 
-import asyncio
 import os
-import signal
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 import click
 
@@ -16,6 +13,7 @@ from hibernaut.cli.failures import ANSWERED
 from hibernaut.cli.narration import in_a_line
 from hibernaut.cli.running import MEMORY, opened, run_async
 from hibernaut.cli.starting import Setting
+from hibernaut.cli.stopping import stop_signals
 from hibernaut.cli.terminal import DIM, columns, cut, is_styled, safe, styled
 from hibernaut.cli.times import clock_time, moment
 from hibernaut.cli.tools import load_tools
@@ -30,9 +28,6 @@ from hibernaut.messages.text import shorten
 from hibernaut.stores.protocol import Claim
 from hibernaut.stores.sqlite import SqliteStore
 from hibernaut.tools.tool import Tool
-
-SAME_PRESS = 0.5
-"""Seconds in which a second signal is the first one again: a program that started us may pass it on, too."""
 
 LINES_A_SECOND = 50
 """Lines about threads that are printed in a second; what is above is counted."""
@@ -74,7 +69,7 @@ async def _serve(setting: Setting, max_slices: int, *, quiet: bool) -> int:
     tools = load_tools(setting.tools)
     names = [tool.name if isinstance(tool, Tool) else tool.__name__ for tool in tools]
     journal = Journal(quiet=quiet)
-    with _stop_signals() as stopping:
+    with stop_signals() as stopping:
         store = await WatchedStore.open(setting.store)
         store.journal = journal
         try:
@@ -89,31 +84,6 @@ async def _serve(setting: Setting, max_slices: int, *, quiet: bool) -> int:
             await store.close()
         journal.say(f"stopped after {system.completions:,} completions")
     return ANSWERED
-
-
-@contextmanager
-def _stop_signals() -> Iterator[asyncio.Event]:
-    """Give an event that the first signal sets; a second one ends the process, which loses nothing."""
-    loop = asyncio.get_running_loop()
-    stopping = asyncio.Event()
-    since = 0.0
-
-    def stop(number: int) -> None:
-        nonlocal since
-        if not stopping.is_set():
-            since = loop.time()
-            stopping.set()
-        elif loop.time() - since > SAME_PRESS:
-            sys.stdout.flush()
-            os._exit(128 + number)
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop, number)
-    try:
-        yield stopping
-    finally:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.remove_signal_handler(number)
 
 
 class WatchedStore(SqliteStore):

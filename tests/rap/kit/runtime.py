@@ -74,6 +74,15 @@ class Runtime:
                 await self._moved.wait()
         return self.taken
 
+    async def ends(self, name: str) -> list[Said]:
+        """Wait for the last event of a subscription; all its events so far, each once."""
+        async with asyncio.timeout(30):
+            while not any(each.get("final") and each["tool_call_id"] == name for each in self.taken):
+                self._moved.clear()
+                await self._moved.wait()
+        events = [each for each in self.taken if each.get("tool_call_id") == name]
+        return list({each["event_id"]: each for each in events}.values())
+
     async def post(self, path: str, body: object, headers: dict[str, str] | None = None) -> Reply:
         """Post to the server; bytes go as they are."""
         data = body if isinstance(body, bytes) else json.dumps(body).encode()

@@ -5,6 +5,7 @@ import click
 from hibernaut.cli.lazy import LazyCommands
 
 COMMANDS = {
+    "serve": ("hibernaut.cli.rap.serve:serve", "Run a tool server that was written with the kit."),
     "check": ("hibernaut.cli.rap.check:check", "Hold a server against the rules of the protocol."),
     "inspect": ("hibernaut.cli.rap.inspect:inspect", "Show the tools of a server."),
     "call": ("hibernaut.cli.rap.call:call", "Call a tool and print what comes back."),
