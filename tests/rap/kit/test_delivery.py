@@ -119,6 +119,23 @@ async def test_a_subscription_waits_while_its_events_are_not_taken_and_they_come
     assert (said[-1]["text"], said[-1]["final"]) == ("The subscription has ended.", True)
 
 
+async def test_the_address_of_a_runtime_is_a_secret_that_no_log_tells(
+    runtime: Runtime, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = HeardClock()
+    async with runtime.calling(greeting(clock, deliver_within=60)):
+        runtime.answers = [404]
+        await runtime.call("greet", callback_url=f"{runtime.url}/s3cret")
+        await runtime.tries(1)
+        await runtime.call("greet", name="c2", callback_url="http://127.0.0.1:1/s3cret")
+        await clock.nap()
+        clock.advance(60_000)
+        while await runtime.alive() or await runtime.alive("c2"):
+            pass
+        assert "is given up: no answer from http://127.0.0.1:1:" in caplog.text
+        assert "s3cret" not in caplog.text
+
+
 @pytest.mark.parametrize("status", [401, 404, 409])
 async def test_a_subscription_whose_event_nobody_wants_ends(runtime: Runtime, status: int) -> None:
     pulled, closed = list[int](), asyncio.Event()

@@ -11,19 +11,18 @@ from hibernaut.clock import Clock
 LONGEST_NAP: Final = 30_000
 """Milliseconds that it sleeps at most: after a suspend of the machine everything is at most so late."""
 
+MOST_OFF: Final = 1_000
+"""Alarms that were called off and are still held, unless others are as many."""
+
 
 class Alarm:
-    """Something that is to be done at a moment, unless it is called off."""
+    """Something that is to be done at a moment. `ring` is None once it was done or called off."""
 
     __slots__ = ("due", "ring")
 
     def __init__(self, due: int, ring: Callable[[], None] | None) -> None:
         self.due = due
         self.ring = ring
-
-    def call_off(self) -> None:
-        """Let it not be done."""
-        self.ring = None
 
 
 class Alarms:
@@ -34,6 +33,7 @@ class Alarms:
         self._order = count()
         self._heap: list[tuple[int, int, Alarm]] = []
         self._wake = asyncio.Event()
+        self._off = 0
 
     def at(self, due: int, ring: Callable[[], None]) -> Alarm:
         """Have something done at a moment, in milliseconds since 1970."""
@@ -42,6 +42,17 @@ class Alarms:
         if self._heap[0][2] is alarm:
             self._wake.set()
         return alarm
+
+    def call_off(self, alarm: Alarm) -> None:
+        """Let something not be done."""
+        if alarm.ring is None:
+            return
+        alarm.ring = None
+        self._off += 1
+        if self._off > MOST_OFF and self._off > len(self._heap) // 2:
+            self._heap = [entry for entry in self._heap if entry[2].ring is not None]
+            heapq.heapify(self._heap)
+            self._off = 0
 
     async def run(self) -> None:
         """Ring, until it is cancelled."""
@@ -57,8 +68,11 @@ class Alarms:
 
     def _ring(self) -> None:
         while self._heap and (self._heap[0][0] <= self._clock.now() or self._heap[0][2].ring is None):
-            ring = heapq.heappop(self._heap)[2].ring
-            if ring is not None:
+            alarm = heapq.heappop(self._heap)[2]
+            ring, alarm.ring = alarm.ring, None
+            if ring is None:
+                self._off -= 1
+            else:
                 ring()
 
     async def _nap(self, until: int) -> None:

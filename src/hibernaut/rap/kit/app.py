@@ -179,7 +179,7 @@ class Face:
 
 def guarded(face: Face, routes: Sequence[BaseRoute]) -> App:
     """Return an ASGI app of the protocol's routes and the author's own, none of which is there for a foreign Host."""
-    router = Router([*face.routes(), *routes])
+    router = Router([*face.routes(), *routes], redirect_slashes=False)
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         try:

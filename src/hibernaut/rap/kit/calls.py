@@ -84,6 +84,8 @@ class Calls:
         self._clock = clock
         self._threads = Threads()
         self._running: dict[str, asyncio.Task[None]] = {}
+        self._accepted: set[str] = set()
+        """Calls that are stored and not begun: their acknowledgement is on its way."""
         self._expiring: set[asyncio.Task[None]] = set()
         self._deadlines: dict[str, Alarm] = {}
         self._stopping = False
@@ -110,7 +112,8 @@ class Calls:
         known = await self._state.accept(key, invocation, encode(invocation), base=base, token=token, now=now)
         if known is None:
             call = StoredCall(key, invocation, invocation.callback_url, base, token, "accepted", now, "", 0)
-            return partial(self._begin, call)
+            self._accepted.add(key)
+            return partial(self._begin_accepted, call)
         if (known.invocation.group_id, known.invocation.id) != (invocation.group_id, invocation.id):
             raise MalformedInput("the Idempotency-Key was used for another call; each call has its own")
         self._delivery.readdress(key, invocation.callback_url, again=known.state == "over")
@@ -178,6 +181,11 @@ class Calls:
 
     # One call
 
+    def _begin_accepted(self, call: StoredCall) -> None:
+        if call.key in self._accepted:  # otherwise it was cancelled meanwhile
+            self._accepted.discard(call.key)
+            self._begin(call)
+
     def _begin(self, call: StoredCall) -> None:
         if call.key in self._running or self._stopping:
             return
@@ -190,10 +198,11 @@ class Calls:
             task.cancel()
 
     def _let_go(self, key: str) -> None:
+        self._accepted.discard(key)
         self._delivery.drop(key)
         alarm = self._deadlines.pop(key, None)
         if alarm is not None:
-            alarm.call_off()
+            self._alarms.call_off(alarm)
 
     async def _supervise(self, call: StoredCall) -> None:
         try:
@@ -259,14 +268,14 @@ class Calls:
             await self._delivery.room(call.key)
 
     def _context(self, tool: AnyTool, call: StoredCall) -> ToolContext:
-        background = tool.mode == "background"
+        answers = tool.mode != "subscription"
         return ToolContext(
             call_id=call.invocation.id,
             thread_id=call.invocation.group_id,
             tool=tool.name,
             user=call.invocation.user_id or "",
-            issue_token=(lambda: call.token) if background else None,
-            ask=partial(self._questions.ask, call) if background and not tool.threaded else None,
+            issue_token=(lambda: call.token) if answers else None,
+            ask=partial(self._questions.ask, call) if answers and not tool.threaded else None,
             last_event_id=call.last_event_id,
             last_sequence=call.last_sequence,
         )
@@ -312,7 +321,7 @@ class Calls:
             return False
         self._delivery.note(call.key, url)
         if kind in ("result", "final") and (alarm := self._deadlines.pop(call.key, None)) is not None:
-            alarm.call_off()
+            self._alarms.call_off(alarm)
         return True
 
     async def _keep(self, write: Callable[[], Coroutine[Any, Any, T]]) -> T:

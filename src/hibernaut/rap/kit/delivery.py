@@ -16,6 +16,7 @@ from hibernaut.rap.answers import fate_of_callback, wait_before
 from hibernaut.rap.exchange import Exchange, NoAnswer
 from hibernaut.rap.kit.alarms import Alarm, Alarms
 from hibernaut.rap.kit.state import Owed, State
+from hibernaut.rap.origins import origin
 from hibernaut.rap.wire import VERSION
 
 logger = logging.getLogger(__name__)
@@ -128,7 +129,7 @@ class Delivery:
         lane.url, lane.tries, lane.moved = url, 0, True
         lane.waiting = max(lane.waiting, again)
         if lane.alarm is not None:
-            lane.alarm.call_off()
+            self._alarms.call_off(lane.alarm)
             lane.alarm = None
         self._call(key, lane)
 
@@ -138,7 +139,7 @@ class Delivery:
         if lane is not None:
             lane.room.set()
             if lane.alarm is not None:
-                lane.alarm.call_off()
+                self._alarms.call_off(lane.alarm)
 
     async def room(self, key: str) -> None:
         """Return when a call owes so little that it may owe more."""
@@ -187,14 +188,15 @@ class Delivery:
             if lane.waiting < MOST_WAITING:
                 lane.room.set()
             if fate != "taken":
-                logger.warning("a callback of call %s to %s is given up: %s", key, url, why)
+                logger.warning("a callback of call %s to %s is given up: %s", key, origin(url), why)
                 await self._refused(key, owed, why)
 
     async def _post(self, url: str, owed: Owed) -> tuple[int | None, dict[str, str], str]:
         try:
             reply = await self._exchange.post(url, owed.body, _HEADERS)
         except NoAnswer as error:
-            return None, {}, str(error)
+            # What stands in a log, or is read by a model, must not hold the token that the address ends with.
+            return None, {}, str(error).replace(url, origin(url))
         return reply.status, dict(reply.headers), f"it was answered with status {reply.status}"
 
     def _put_off(self, key: str, lane: _Lane, headers: dict[str, str]) -> None:

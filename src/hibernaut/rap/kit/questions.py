@@ -83,7 +83,7 @@ class Questions:
         finally:
             del self._open[named]
             if alarm is not None:
-                alarm.call_off()
+                self._alarms.call_off(alarm)
         # Where the time is up the default counts, unless an answer came at the last moment.
         return selected if selected >= 0 else await self._state.settle_question(*named, asked.default)
 

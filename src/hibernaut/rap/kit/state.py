@@ -162,10 +162,10 @@ class State:
         return await self._transaction(lambda: self._changed("set_state", key, state))
 
     async def cancel(self, thread_id: str, call_id: str, now: int) -> list[str]:
-        """End calls without a word, all of a thread if `call_id` is empty, and return their keys."""
+        """End calls and drop what they owe, all of a thread if `call_id` is empty, and return their keys."""
 
         def work() -> list[str]:
-            keys = [row[0] for row in self._rows("read_open_keys", thread_id, call_id)]
+            keys = [row[0] for row in self._rows("find_unfinished", thread_id, call_id)]
             for key in keys:
                 self._end(key, now)
                 self._rows("delete_callbacks", key)
@@ -328,7 +328,8 @@ class State:
 
     async def _hop(self, work: Callable[[], T]) -> T:
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+            # Whoever is cancelled meanwhile has decided already: what is to be written is written.
+            return await asyncio.shield(asyncio.get_running_loop().run_in_executor(self._thread, work))
         except apsw.Error as error:
             problem = translate(error, self._path)
             if isinstance(problem, StoreBusy):

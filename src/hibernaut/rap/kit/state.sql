@@ -74,8 +74,9 @@ FROM call WHERE token = ?1;
 SELECT key, thread_id, call_id, invocation, callback_url, base, token, state, accepted, last_event_id, last_sequence
 FROM call WHERE ended = 0 ORDER BY accepted, key;
 
--- name: read_open_keys
-SELECT key FROM call WHERE thread_id = ?1 AND (?2 = '' OR call_id = ?2) AND ended = 0;
+-- name: find_unfinished
+SELECT key FROM call WHERE thread_id = ?1 AND (?2 = '' OR call_id = ?2)
+AND (ended = 0 OR EXISTS (SELECT 1 FROM callback WHERE callback.key = call.key AND sent = 0));
 
 -- name: read_alive
 SELECT EXISTS (
