@@ -11,6 +11,11 @@ from hibernaut.rap.listening import Receive, Scope, Send, listening
 
 KNOWN = {"operation", "arguments", "id", "call_id", "callback_url", "group_id", "thread_ancestors", "user_id"}
 PERSON = {"prompt": "Ship it?", "choices": ["no", "yes"], "default": 1}
+DOT = "iVBORw0KGgo="
+DRAWN: dict[str, Any] = {
+    "content": [{"type": "text", "text": "a dot"}, {"type": "image", "data": DOT, "mediaType": "image/png"}],
+    "display_as": [{"type": "diff", "content": {"path": "dot.txt", "patch": "-nothing\n+a dot\n"}}],
+}
 NUMBERS = {"a": {"type": "integer"}, "b": {"type": "integer"}}
 
 Fields = dict[str, Any]
@@ -22,11 +27,15 @@ def tool(name: str, properties: Fields, *required: str, **annotations: Any) -> F
 
 
 class ToolServer:
-    """Tools: `add`, `deploy` (which nobody must call unasked), `slow`, `watch` with events, `confirm` asks a person."""
+    """Tools: `add`, `deploy` (which nobody must call unasked), `slow`, `watch` with events, `confirm` asks a person.
+
+    `draw` brings a picture and what people see of it, `login` sends somebody to authorize something.
+    """
 
     def __init__(self, *faults: str) -> None:
         self.faults = frozenset(faults)
         self.url = ""
+        self.endpoint = ""
         self.runs: list[str] = []
         self.authorized_by: list[str] = []
         self.tried: dict[str, int] = {}
@@ -42,6 +51,11 @@ class ToolServer:
             yield self
             for task in self._open.values():
                 task.cancel()
+
+    @property
+    def open(self) -> int:
+        """How many calls are at work."""
+        return len(self._open)
 
     def has(self, fault: str) -> bool:
         return fault in self.faults
@@ -89,7 +103,8 @@ class ToolServer:
         answer = self._answers.pop(path, None)
         if answer is None or self.has("no answers"):
             return 404, {}
-        answer.set_result(fields["selected"])
+        if not answer.done():
+            answer.set_result(fields["selected"])
         return 200, {}
 
     def _manifest(self) -> Fields:
@@ -99,7 +114,11 @@ class ToolServer:
             tool("slow", {}, longRunning=True),
             tool("watch", {"count": {"type": "integer"}}),
             tool("confirm", {}),
+            tool("draw", {"text": {"type": "string", "default": "a dot"}}),
+            tool("login", {}, requiresAuth="example"),
         ]
+        if self.has("elsewhere"):
+            return {"name": "numbers", "endpoint": self.endpoint, "tools": tools}
         if self.has("bad schema"):
             tools[1]["inputSchema"]["type"] = "nothing"
         name = "" if self.has("nameless") else "numbers"
@@ -108,7 +127,7 @@ class ToolServer:
     async def _invoke(self, call: Fields, headers: dict[str, str]) -> tuple[int, Any]:
         if (self.has("no nulls") and call["call_id"] is None) or (self.has("closed") and call.keys() - KNOWN):
             return 400, {"error": "that is not in my book"}
-        unknown = call["operation"] not in ("add", "deploy", "slow", "watch", "confirm")
+        unknown = call["operation"] not in ("add", "deploy", "slow", "watch", "confirm", "draw", "login")
         if self.has("refuses") and unknown:
             return 400, {"error": "no such operation"}
         if self.has("crashes") and unknown:
@@ -146,6 +165,12 @@ class ToolServer:
                 await self._watch(call, arguments.get("count", 1_000))
             case "confirm":
                 await self._confirm(call)
+            case "draw":
+                await self._result(call, "", **DRAWN)
+            case "login":
+                ids = {"group_id": call["group_id"], "id": call["id"]}
+                await self._deliver(call, {"type": "oauth", **ids, "auth_url": "https://login.example/o"})
+                await self._result(call, "welcome\x1b[2J")
             case _:
                 await self._unknown(call)
 
@@ -178,11 +203,11 @@ class ToolServer:
 
     async def _confirm(self, call: Fields) -> None:
         path = f"/answer/{call['id']}"
-        self._answers[path] = asyncio.get_running_loop().create_future()
+        answer = self._answers[path] = asyncio.get_running_loop().create_future()
         asked = {"type": "user_choice", "group_id": call["group_id"], "id": call["id"], "call_id": call["call_id"]}
         asked |= {"response_url": self.url + path, **PERSON}
         await self._deliver(call, asked | ({"choices": []} if self.has("no choices") else {}))
-        number = await asyncio.shield(self._answers[path])
+        number = await answer
         await self._result(call, ["kept", "shipped"][number])
 
     async def _result(self, call: Fields, text: Any, **more: Any) -> None:

@@ -53,6 +53,8 @@ async def check(
                     await _all(session)
             except TimeoutError:
                 over = True
+            finally:
+                await _tidy(session)
         deliveries.review(session)
         toolset = session.toolset
         return Report(
@@ -73,7 +75,6 @@ async def _all(session: Session) -> None:
     if session.sample is not None:
         await calls.acknowledgement(session, session.sample)
     await together(*_probes(session))
-    await _tidy(session)
 
 
 def _probes(session: Session) -> list[Coroutine[Any, Any, None]]:
@@ -123,6 +124,5 @@ def _nothing_tried(session: Session, why: str, *but: str) -> None:
 async def _tidy(session: Session) -> None:
     """Close the threads of calls that may still be at work, so that the check leaves none behind."""
     special = {name for name, _ in (*session.settings.slow, *session.settings.subscribe, *session.settings.choose)}
-    for call in session.calls:
-        if call.sent.operation in special and is_taken(call.answered):
-            await session.peer.close_thread(call.sent.group_id)
+    left = [call for call in session.calls if call.sent.operation in special and is_taken(call.answered)]
+    await together(*(session.peer.close_thread(call.sent.group_id) for call in left))
