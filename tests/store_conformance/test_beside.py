@@ -162,3 +162,17 @@ def test_a_store_knows_what_it_accepted_even_when_it_is_consumed(open_store: Sto
         assert not await store.knows("nobody", "m1")
 
     run(open_store, scenario)
+
+
+def test_the_heads_of_many_threads_are_read_at_once(open_store: StoreFactory) -> None:
+    async def scenario(store: Store) -> None:
+        await a_thread(store, status="stopped")
+        await store.create([new_thread("u"), new_thread("a\0b")], [], START)
+        assert await store.read_heads(["u", "nobody", "a\0b", "t", "u"]) == {
+            "t": ("stopped", b"head 1"),
+            "u": ("open", b"head 0 of u"),
+            "a\0b": ("open", b"head 0 of a\0b"),
+        }
+        assert await store.read_heads([]) == {}
+
+    run(open_store, scenario)

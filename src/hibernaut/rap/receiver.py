@@ -7,7 +7,7 @@ changed nothing.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Final, TypeVar
@@ -28,6 +28,7 @@ from hibernaut.errors import (
 )
 from hibernaut.ids import Ids, RandomIds
 from hibernaut.kernel.head import Standing, standings
+from hibernaut.messages.inputs import InputMessage
 from hibernaut.messages.text import clean
 from hibernaut.rap.admission import (
     LOCAL_HOSTS,
@@ -45,6 +46,7 @@ from hibernaut.rap.answers import TAKEN, Answer, TooMany, Unavailable, UnknownCa
 from hibernaut.rap.arrivals import Arrival, View, arrive, scope_of
 from hibernaut.rap.callbacks import Callback, Result, SubscriptionEvent, ViewUpdate
 from hibernaut.rap.deliveries import Deliveries, Delivery
+from hibernaut.rap.gathering import Gathering
 from hibernaut.rap.limits import LIMITS, WireLimits
 from hibernaut.rap.listening import Receive, Scope, Send
 from hibernaut.rap.refusals import Tally
@@ -144,6 +146,8 @@ class CallbackReceiver:
         self._on_view = on_view
         self._deliveries = Deliveries(ids or RandomIds())
         self._tally = Tally()
+        self._heads = Gathering(self._read_heads)
+        self._inputs = Gathering(self._put)
 
     @property
     def counts(self) -> Mapping[str, int]:
@@ -268,17 +272,16 @@ class CallbackReceiver:
     async def _store_input(self, callback: Callback, body: bytes, grant: Grant | None, delivery: str = "") -> None:
         _, thread, named = scope_of(callback)
         thread_id, call_id = clean(thread), clean(named or "")
-        row = await self._store.read_head(thread_id)
-        if row is None:
+        status, head = await self._heads.join(thread_id)
+        if not status:
             raise UnknownThread(thread_id)
-        call = None if row.status == "closed" else standings(row.head).get(call_id)
+        call = None if status == "closed" else standings(head).get(call_id)
         tool = call.tool if call else "the tool"
         arrival = await _work(len(body), partial(arrive, callback, grant, tool, delivery))
         if not isinstance(arrival, Arrival):
             return
-        if row.status == "closed" or _is_open(call, callback):
-            now = self._clock.now()
-            (outcome,) = await self._store.put([arrival.message], now, blobs=arrival.blobs)
+        if status == "closed" or _is_open(call, callback):
+            outcome = await self._put_one(arrival, len(body))
         elif await self._store.knows(thread_id, arrival.message.message_id):
             outcome = Outcome.DUPLICATE
         else:
@@ -286,6 +289,19 @@ class CallbackReceiver:
         if isinstance(callback, Result):
             self._note_result(f"{thread_id}\0{call_id}", body, outcome, call_id)
         _check(outcome, thread_id, "as many events wait for the thread as may")
+
+    async def _put_one(self, arrival: Arrival, size: int) -> Outcome:
+        """Store an input, together with others unless it is large: what there is no room for fails alone."""
+        if size <= LARGE_BODY and not arrival.blobs:
+            return await self._inputs.join(arrival.message)
+        return (await self._store.put([arrival.message], self._clock.now(), blobs=arrival.blobs))[0]
+
+    async def _put(self, messages: Sequence[InputMessage]) -> list[Outcome]:
+        return await self._store.put(messages, self._clock.now())
+
+    async def _read_heads(self, thread_ids: Sequence[str]) -> list[tuple[str, bytes]]:
+        found = await self._store.read_heads(thread_ids)
+        return [found.get(thread_id, ("", b"")) for thread_id in thread_ids]
 
     def _note_result(self, scope: str, body: bytes, outcome: Outcome, call_id: str) -> None:
         """Tell a result that is sent again, because its sender did not hear of the 200, from a second one."""

@@ -305,6 +305,10 @@ class MemoryStore(MemoryBeside, MemoryTrees):
         thread = self._threads.get(thread_id)
         return None if thread is None else self._row(thread)
 
+    async def read_heads(self, thread_ids: Sequence[str]) -> dict[str, tuple[Status, bytes]]:
+        found = filter(None, map(self._threads.get, thread_ids))
+        return {thread.thread_id: (thread.status, thread.head) for thread in found}
+
     async def read_log(self, thread_id: str, after: int = 0, limit: int = 0) -> list[LogRow]:
         thread = self._threads.get(thread_id)
         if thread is None or after >= thread.version:

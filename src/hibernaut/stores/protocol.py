@@ -262,6 +262,10 @@ class Store(Protocol):
         """Return one thread, or None."""
         ...
 
+    async def read_heads(self, thread_ids: Sequence[str]) -> dict[str, tuple[Status, bytes]]:
+        """Return status and head of those of many threads that there are."""
+        ...
+
     async def read_log(self, thread_id: str, after: int = 0, limit: int = 0) -> list[LogRow]:
         """Return the commits of a thread after head version `after`, oldest first (`limit` 0: all)."""
         ...

@@ -11,6 +11,7 @@ import msgspec
 
 from hibernaut.errors import StoreError
 from hibernaut.kernel.commit import Blob, NewThread, SliceCommit
+from hibernaut.kernel.head import Status
 from hibernaut.messages.inputs import Delivered, InputMessage
 from hibernaut.stores.protocol import Claim, EffectRow, LogRow, Outcome, Owner, Store, ThreadRow, ViewRow
 
@@ -104,6 +105,9 @@ class FaultyStore:
 
     async def read_head(self, thread_id: str) -> ThreadRow | None:
         return await self._perform("read_head", lambda: self._inner.read_head(thread_id))
+
+    async def read_heads(self, thread_ids: Sequence[str]) -> dict[str, tuple[Status, bytes]]:
+        return await self._perform("read_heads", lambda: self._inner.read_heads(thread_ids))
 
     async def read_log(self, thread_id: str, after: int = 0, limit: int = 0) -> list[LogRow]:
         return await self._perform("read_log", lambda: self._inner.read_log(thread_id, after, limit))

@@ -227,6 +227,11 @@ SELECT thread_id, tenant, status, head, created, updated,
     (SELECT thread_id FROM thread AS other WHERE other.id = thread.root), asking
 FROM thread JOIN head ON head.thread = thread.id WHERE thread_id = ?1;
 
+-- name: read_heads
+-- The names come as bytes, since as texts they would end at a NUL.
+SELECT thread_id, status, head FROM thread JOIN head ON head.thread = thread.id
+WHERE thread_id IN (SELECT CAST(value AS TEXT) FROM carray(?1));
+
 -- name: read_log
 SELECT place & 4294967295, page, receipt FROM log
 WHERE place > (SELECT (id << 32) + ?2 FROM thread WHERE thread_id = ?1)

@@ -13,9 +13,12 @@ from functools import partial
 from hashlib import blake2b
 from typing import Any, Self, TypeVar
 
+import apsw
+
 from hibernaut.codec import decoder_of, pack, unpack
 from hibernaut.errors import StoreCorrupt, StoreError
 from hibernaut.kernel.commit import Blob, Effect, NewThread, SliceCommit
+from hibernaut.kernel.head import Status
 from hibernaut.messages.inputs import Delivered, InputMessage, decode_input, encode_input, urgency
 from hibernaut.stores.protocol import (
     Claim,
@@ -146,6 +149,11 @@ class SqliteStore:
     async def read_head(self, thread_id: str) -> ThreadRow | None:
         row = await self._read(lambda tx: tx.first("read_thread", (thread_id,)))
         return None if row is None else _thread_row(row)
+
+    async def read_heads(self, thread_ids: Sequence[str]) -> dict[str, tuple[Status, bytes]]:
+        names = tuple({thread_id.encode() for thread_id in thread_ids})
+        rows = await self._read(lambda tx: tx.rows("read_heads", (apsw.carray(names),))) if names else []
+        return {thread_id: (STATUSES[status], head) for thread_id, status, head in rows}
 
     async def read_log(self, thread_id: str, after: int = 0, limit: int = 0) -> list[LogRow]:
         return [LogRow(*row) for row in await self._read(lambda tx: reads.read_log(tx, thread_id, after, limit))]
