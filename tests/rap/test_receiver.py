@@ -450,3 +450,12 @@ async def test_a_kill_right_after_an_answer_loses_nothing(tmp_path: Path) -> Non
     assert [one.message_id for one in await store.read_inbox("t")] == ["event:call_s:e1", "result:call_a"]
     assert await store.read_views("t") == [ViewRow("plan", '{"steps":2}', START)]
     await store.close()
+
+
+async def test_a_token_lasts_for_as_long_as_its_subscription_and_that_of_a_plain_call_does_not(store: Store) -> None:
+    async with receiving(store) as there:
+        late = {call: token(call, expires=START) for call in ("call_a", "call_s", "call_x")}
+        assert await there.status(event("call_s"), late["call_s"]) == (200, "")
+        assert await there.status(event("call_x"), late["call_x"]) == (401, "token_refused")
+        assert await there.status(result(), late["call_a"]) == (401, "token_refused")
+        assert len(await there.inbox()) == 1

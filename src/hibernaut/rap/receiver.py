@@ -52,7 +52,7 @@ from hibernaut.rap.listening import Receive, Scope, Send
 from hibernaut.rap.refusals import Tally
 from hibernaut.rap.wire import CALLBACK_PATH, decode_callback
 from hibernaut.stores.protocol import Outcome, Store
-from hibernaut.tools.tokens import Grant, KeyRing, read
+from hibernaut.tools.tokens import EXPIRED, Grant, KeyRing, read_expired
 
 logger = logging.getLogger(__name__)
 
@@ -211,7 +211,7 @@ class CallbackReceiver:
             return unknown_path()
         refusal = check_sender(post.head, self._hosts) or check_content(post.head, self._limits)
         if refusal is None and post.token:
-            post.grant = read(self._keys, post.token, self._clock.now())
+            post.grant = read_expired(self._keys, post.token)
         elif refusal is None and not (self._unsigned and is_loopback(post.peer) and not post.head.forwarded):
             raise TokenRefused("there is no callback token in the path")
         return refusal
@@ -226,6 +226,8 @@ class CallbackReceiver:
         callback = await _work(len(body), partial(decode_callback, body, self._limits))
         if post.grant is not None:
             post.grant.check(*scope_of(callback))
+            if post.grant.is_over(self._clock.now()):
+                await self._check_lasts(post.grant)
         if isinstance(callback, ViewUpdate):
             await self._show(callback, post.grant)
         elif isinstance(callback, SubscriptionEvent) and not callback.event_id:
@@ -233,6 +235,17 @@ class CallbackReceiver:
                 await self._store_input(callback, body, post.grant, delivery.identity)
         else:
             await self._store_input(callback, body, post.grant)
+
+    async def _check_lasts(self, grant: Grant) -> None:
+        """Let a token whose time is up go on for a subscription: it is good for as long as that is active.
+
+        Raises:
+            TokenRefused: the call is none.
+        """
+        status, head = await self._heads.join(grant.thread_id)
+        call = standings(head).get(grant.call_id) if status and status != "closed" else None
+        if call is None or call.state != "subscribed":
+            raise TokenRefused(EXPIRED)
 
     async def _read(self, post: _Post) -> bytes:
         """Read a body, no further than its bound."""

@@ -42,6 +42,7 @@ _LETTERS: Final[dict[Kind, str]] = {
 _DOMAIN: Final = b"hibernaut callback token "
 _KEY_DOMAIN: Final = b"hibernaut callback key"
 _KEY_ID_BYTES: Final = 6
+EXPIRED: Final = "this callback token has expired"
 _REFUSED: Final = "this callback token is not valid"
 
 
@@ -56,6 +57,10 @@ class Grant(msgspec.Struct, frozen=True):
     expires: int = 0
     kinds: tuple[Kind, ...] = ("tool_result",)
     root: str = ""
+
+    def is_over(self, now: int) -> bool:
+        """Tell whether its time is up."""
+        return bool(self.expires) and now >= self.expires
 
     def check(self, kind: str, thread_id: str, call_id: str | None) -> None:
         """Check that something may be delivered. A `call_id` of None: it is for the thread and names no call.
@@ -160,6 +165,18 @@ def read(keys: KeyRing, token: str, now: int) -> Grant:
     Raises:
         TokenRefused: it is forged, garbled or expired. Only somebody who holds a genuine token learns which.
     """
+    grant = read_expired(keys, token)
+    if grant.is_over(now):
+        raise TokenRefused(EXPIRED)
+    return grant
+
+
+def read_expired(keys: KeyRing, token: str) -> Grant:
+    """Return what a token allows or allowed, for a door that knows when it may be used for longer.
+
+    Raises:
+        TokenRefused: it is forged or garbled.
+    """
     if len(token) > LONGEST_TOKEN or not token.isascii():
         raise TokenRefused(_REFUSED)
     signed, _, signature = token.rpartition(".")
@@ -177,8 +194,6 @@ def read(keys: KeyRing, token: str, now: int) -> Grant:
         grant = _first_grant(data) if version == 1 else _second_grant(data)
     except (binascii.Error, msgspec.DecodeError, UnicodeDecodeError):
         raise TokenRefused(_REFUSED) from None
-    if grant.expires and now >= grant.expires:
-        raise TokenRefused("this callback token has expired")
     return grant
 
 
