@@ -17,6 +17,7 @@ from hibernaut.messages.inputs import USER, Command, Delivered, Event, urgency
 from hibernaut.messages.items import Item, decode_page
 from hibernaut.messages.parts import Content
 from hibernaut.state import ThreadState, TreeState, state_of, tree_of
+from hibernaut.stores.protocol import ViewRow
 
 if TYPE_CHECKING:
     from hibernaut.system import AgentSystem
@@ -55,6 +56,8 @@ class ThreadHandle:
     ) -> AsyncGenerator[AgentEvent, None]:
         """Yield what happened after a cursor, then (with `follow`) what happens, until the system is closed.
 
+        Whoever follows one thread is also shown what tool servers show beside it, and every change of that.
+
         With `tree` also the events of all threads below this one, those that start later too; each says whose it is.
         The cursors are of the tree then, and go with `tree` only.
 
@@ -66,6 +69,10 @@ class ThreadHandle:
         async with aclosing(found) as events:
             async for event in events:
                 yield event
+
+    async def views(self) -> list[ViewRow]:
+        """Return what tool servers show people beside the thread, the last of each kind."""
+        return await self._system.store.read_views(self.thread_id)
 
     async def tree(self) -> TreeState:
         """Return what the thread and all threads below it are now.

@@ -1,10 +1,12 @@
 """Calls on tool servers: posted from the outbox, answered through the inbox, and never done twice unseen."""
 
+from contextlib import aclosing
 from typing import Any
 
 import pytest
 
 from hibernaut.kernel.limits import ThreadOptions
+from hibernaut.messages.events import ViewChanged
 from hibernaut.models.protocol import ModelRequest
 from hibernaut.models.scripted import ScriptedModel, ScriptedTurn, call, say, turn
 from hibernaut.rap.manifest import RemoteTool, Toolset
@@ -657,5 +659,29 @@ def test_servers_that_know_keys_are_told_a_new_callback_address() -> None:
                 "http://elsewhere.test",
             ]
             assert len({one.id for one in there.servers.calls}) == 1
+
+    run(scenario)
+
+
+# Views
+
+
+def test_whoever_follows_a_thread_sees_what_is_shown_beside_it_and_every_change() -> None:
+    there = far()
+
+    async def scenario() -> None:
+        async with agents(there, [say("Hello.")]) as it:
+            agent = await it.launch()
+            await agent.send("Hi")
+            await it.wait_idle()
+            await there.store.put_view(agent.thread_id, "plan", '{"step":1}', there.clock.now())
+            async with aclosing(agent.events()) as events:
+                first = await anext(event async for event in events if isinstance(event, ViewChanged))
+                it.feed.view(agent.thread_id, "plan", '{"step":2}')
+                second = await anext(event async for event in events if isinstance(event, ViewChanged))
+            assert [first.content, second.content] == ['{"step":1}', '{"step":2}']
+            assert [(one.view_type, one.content) for one in await agent.views()] == [("plan", '{"step":1}')]
+            stored = [event async for event in agent.events(follow=False)]
+            assert not any(isinstance(event, ViewChanged) for event in stored)
 
     run(scenario)

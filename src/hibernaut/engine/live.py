@@ -166,7 +166,7 @@ class LiveFeed:
 
     def view(self, thread_id: str, view_type: str, content: str) -> None:
         """Show what a tool server shows people beside a thread from now on (`content` is JSON text)."""
-        self.pass_on(ViewChanged(thread_id=thread_id, view_type=view_type, content=content))
+        self.pass_on(_shown(thread_id, view_type, content))
 
     def pass_on(self, event: ToolProgress | ViewChanged) -> None:
         """Show something that is not stored with the thread to those who watch it now."""
@@ -190,6 +190,10 @@ class LiveFeed:
         moved = asyncio.Event()
         observer = Observer(Cursor.parse(after), moved)
         with self.observing(thread_id, observer):
+            if follow:
+                views = await self._store.read_views(thread_id)
+                shown = [_shown(thread_id, view.view_type, view.content) for view in views]
+                observer.progress.extendleft(reversed(shown))
             while True:
                 moved.clear()
                 closing = self.is_over or not follow
@@ -274,3 +278,7 @@ class LiveFeed:
     def _discard(self, thread_id: str, observer: Observer) -> AgentEvent:
         observer.cursor = Cursor(observer.cursor.version)
         return TurnDiscarded(thread_id=thread_id, cursor=str(observer.cursor))
+
+
+def _shown(thread_id: str, view_type: str, content: str) -> ViewChanged:
+    return ViewChanged(thread_id=thread_id, view_type=view_type, content=content)
