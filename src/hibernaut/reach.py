@@ -29,6 +29,11 @@ _PORT_NOTE: Final = "callbacks:port"
 _ADDRESS_NOTE: Final = "callbacks:address"
 _PRIVILEGED: Final = 1_024
 _LAST_PORT: Final = 65_535
+_HEALTH_WITHIN: Final = 2_000
+
+
+class _Health(msgspec.Struct, frozen=True):
+    keys: str = ""
 
 
 class Callbacks(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,7 +41,8 @@ class Callbacks(msgspec.Struct, frozen=True, kw_only=True):
 
     Args:
         host, port: where this process listens. Port 0 is one that was free when the store was first used with tool
-            servers, and the same from then on, so that answers find their way after a restart.
+            servers, and the same from then on, so that answers find their way after a restart. Should another process
+            listen there for the same store, that one receives the callbacks of this one, too.
         public: the base URL that servers are told, where it is another one than `http://host:port`: that of a proxy,
             or of another process that receives callbacks for the same store.
         listen: False where another process does it (`hibernaut serve --inbox-only`); needs `public`.
@@ -90,8 +96,12 @@ async def reach(
     clock: Clock,
     stack: AsyncExitStack,
     on_view: Callable[[str, str, str], None],
+    *,
+    whole: bool,
 ) -> Remote:
     """Connect to tool servers and listen for what they answer, for as long as the stack stands.
+
+    `whole`: this process runs all threads of the store, and so looks after the calls that are open.
 
     Raises:
         ConfigurationError: the address cannot be had, or a server cannot be meant like this.
@@ -99,10 +109,7 @@ async def reach(
     keys = KeyRing([*callbacks.secrets, await store.secret()])
     address = await _listen(callbacks, keys, store, clock, stack, on_view) if callbacks.listen else ""
     public = (callbacks.public or address).rstrip("/")
-    known = await store.read_note(_ADDRESS_NOTE)
-    if known != public.encode():
-        await store.write_note(_ADDRESS_NOTE, public.encode())
-    moved = known is not None and known != public.encode()
+    moved = whole and await _has_moved(store, public)
     if not isinstance(servers, dict):
         return Remote(servers, public, keys, moved)
     from hibernaut.rap.connections import Connections  # noqa: PLC0415  # an HTTP client takes long to import
@@ -123,7 +130,7 @@ async def _listen(
     on_view: Callable[[str, str, str], None],
 ) -> str:
     from hibernaut.rap.admission import LOCAL_HOSTS, is_loopback  # noqa: PLC0415
-    from hibernaut.rap.listening import listening  # noqa: PLC0415
+    from hibernaut.rap.listening import Address, listening  # noqa: PLC0415
     from hibernaut.rap.receiver import CallbackReceiver  # noqa: PLC0415
 
     local = callbacks.host == "localhost" or is_loopback(callbacks.host)
@@ -138,11 +145,35 @@ async def _listen(
         try:
             return (await stack.enter_async_context(listening(app, callbacks.host, noted))).url
         except ConfigurationError as error:
+            there = Address(callbacks.host, noted).url
+            if await _receives(there, keys):
+                return there
             logger.warning("callbacks that were to come to port %d will not: %s", noted, error)
     address = await stack.enter_async_context(listening(app, callbacks.host))
     if not noted:
         await store.write_note(_PORT_NOTE, str(address.port).encode())
     return address.url
+
+
+async def _receives(url: str, keys: KeyRing) -> bool:
+    """Tell whether callbacks for the same store are received at an address already."""
+    from hibernaut.rap.exchange import Exchange, NoAnswer  # noqa: PLC0415
+    from hibernaut.rap.receiver import HEALTH_PATH  # noqa: PLC0415
+
+    try:
+        async with Exchange(answer_within=_HEALTH_WITHIN) as exchange:
+            reply = await exchange.get(url + HEALTH_PATH)
+        return msgspec.json.decode(reply.body, type=_Health).keys == keys.newest
+    except (NoAnswer, msgspec.DecodeError):
+        return False
+
+
+async def _has_moved(store: Store, public: str) -> bool:
+    """Note where callbacks come in; tell whether open calls may have been told another address."""
+    known, address = await store.read_note(_ADDRESS_NOTE), public.encode()
+    if known != address:
+        await store.write_note(_ADDRESS_NOTE, address)
+    return known not in (None, address)
 
 
 def _port(note: bytes | None) -> int:

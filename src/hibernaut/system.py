@@ -78,7 +78,8 @@ class AgentSystem:
         only: the threads that the engine runs; others are left to other processes. All by default.
         servers: tool servers whose tools agents may use that are launched without servers of their own: base URLs,
             `RemoteServer`s, or a `ToolServers` of the program's.
-        callbacks: where those post what becomes of calls.
+        callbacks: where those post what becomes of calls, and anybody else the result of a deferred call. Given, this
+            process listens for them with or without servers of its own, and even without an engine.
         max_slices: slices that run at the same time.
         clock, ids: where time and names come from; a test passes its own.
 
@@ -127,13 +128,23 @@ class AgentSystem:
         self._run = run
         self._max_slices = max_slices
         self._only = only
-        self._callbacks = callbacks or Callbacks()
+        self._callbacks = callbacks
         self._remote: Remote | None = None
         self._clock = clock or SystemClock()
         self._ids = ids or RandomIds()
         self._stack = AsyncExitStack()
         self._engine: LocalEngine | None = None
         self._feed: LiveFeed | None = None
+
+    @property
+    def servers(self) -> tuple[str, ...]:
+        """The names of the tool servers that it knows."""
+        return names_of(self._servers)
+
+    @property
+    def callbacks(self) -> str:
+        """The base URL that tool servers post callbacks to; "" when it does not listen."""
+        return self._remote.public if self._remote is not None else ""
 
     # Its life
 
@@ -153,8 +164,16 @@ class AgentSystem:
             self._store = store = await self._open(stack)
             self._feed = feed = LiveFeed(store)
             tasks = await stack.enter_async_context(asyncio.TaskGroup())
-            if names_of(self._servers):
-                self._remote = await reach(self._servers, self._callbacks, store, self._clock, stack, feed.view)
+            if names_of(self._servers) or self._callbacks is not None:
+                self._remote = await reach(
+                    self._servers,
+                    self._callbacks or Callbacks(),
+                    store,
+                    self._clock,
+                    stack,
+                    feed.view,
+                    whole=self._run and self._only is None,
+                )
             if self._run:
                 owner = this_owner(self._ids)
                 self._engine = LocalEngine(

@@ -393,7 +393,10 @@ async def test_health_is_told_with_what_was_counted() -> None:
         await there.post(result())
         await there.post(result(), "forged")
         reply = await exchange.get(f"{there.there.url}/rap/health")
-        assert (reply.status, json.loads(reply.body)) == (200, {"ok": True, "taken": 1, "token_refused": 1})
+        assert (reply.status, json.loads(reply.body)) == (
+            200,
+            {"ok": True, "keys": KEYS.newest, "taken": 1, "token_refused": 1},
+        )
         assert (await exchange.post(f"{there.there.url}/rap/health", b"{}")).status == 405
         stranger = request(method="GET", path="/rap/health").replace(b"127.0.0.1", b"evil.example")
         assert answered(await there.raw(stranger))[0] == 421

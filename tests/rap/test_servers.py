@@ -18,6 +18,9 @@ from hibernaut.rap.servers import RemoteServer, remote_server, servers_by_name
         ({"url": "https://tools.example.com", "name": "ci"}, "ci"),
         ({"command": "/usr/bin/ci-server --port 0"}, "ci-server"),
         ({"command": ["python", "-m", "x"], "name": "x"}, "x"),
+        ({"command": "python3.11 -u tools/ci.py --port 0"}, "ci"),
+        ({"command": "python -m my.clock"}, "my.clock"),
+        ({"command": "python -"}, "python"),
     ],
 )
 def test_a_server_has_the_name_it_is_given_or_that_of_where_it_is(given: dict[str, Any], name: str) -> None:

@@ -18,6 +18,7 @@ from hibernaut.cli.keyboard import Keyboard, reading_lines
 from hibernaut.cli.narration import PROMPT, Narrator
 from hibernaut.cli.running import MEMORY, opened, run_async
 from hibernaut.cli.screen import Screen
+from hibernaut.cli.servers import load_servers
 from hibernaut.cli.starting import Setting, check_new, check_old, existing
 from hibernaut.cli.terminal import DIM, Output, Printed, is_styled
 from hibernaut.cli.tools import load_tools
@@ -54,10 +55,17 @@ BUSY = ("ready", "waiting", "retrying")
 )
 @options.models
 @options.tools
+@options.servers
 @options.instructions
 @options.tenants
 def chat(
-    store: str | None, thread_id: str | None, model: str, tools: tuple[str, ...], instructions: str, tenant: str
+    store: str | None,
+    thread_id: str | None,
+    model: str,
+    tools: tuple[str, ...],
+    servers: tuple[str, ...],
+    instructions: str,
+    tenant: str,
 ) -> None:
     """Talk with an agent.
 
@@ -67,7 +75,7 @@ def chat(
     When a tool asks you something, the number of a choice (or its words) answers it; what else you say is for the
     agent.
     """
-    setting = Setting(store or MEMORY, tenant, model, tools, instructions)
+    setting = Setting(store or MEMORY, tenant, model, tools, instructions, servers)
     interactive = sys.stdin.isatty() and is_styled(sys.stdout)
     output: Output = Screen(_write, PROMPT) if interactive else Printed()
     log = (lambda line: output.line(line, DIM)) if interactive else None
@@ -82,7 +90,8 @@ def _write(text: str) -> None:
 async def _chat(setting: Setting, thread_id: str | None, output: Output) -> int:
     tools = load_tools(setting.tools)
     name = thread_id or RandomIds().new("thread")
-    async with opened(setting, tools=tools, run=True, only=[name]) as system:
+    reached = load_servers(setting.servers)
+    async with opened(setting, tools=tools, run=True, only=[name], servers=reached) as system:
         handle = await existing(system, thread_id)
         if handle is None:
             check_new(setting)

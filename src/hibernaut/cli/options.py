@@ -76,6 +76,28 @@ tools = click.option(
     help="Tools: module:name or path/to/file.py:name is one or a list of them, a module alone all it has. Repeatable.",
 )
 
+servers = click.option(
+    "--server",
+    "servers",
+    multiple=True,
+    type=WORD,
+    metavar="URL|FILE|COMMAND",
+    help="A tool server: its URL, a .toml file that says more about several, or the command that starts one. "
+    "Repeatable.",
+)
+
+listen = click.option(
+    "--listen",
+    default="",
+    type=WORD,
+    metavar="HOST:PORT",
+    help="Where callbacks come in; by default a port of this machine that the store remembers.",
+)
+
+public = click.option(
+    "--public", default="", type=WORD, metavar="URL", help="The base URL that tool servers are told, if it is another."
+)
+
 instructions = click.option(
     "--instructions", type=Instructions(), default="", metavar="TEXT|@FILE", help="What a new agent is told to be."
 )

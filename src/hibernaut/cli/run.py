@@ -17,6 +17,7 @@ from hibernaut.cli.inbox import how_to_answer
 from hibernaut.cli.keyboard import reading_lines
 from hibernaut.cli.narration import JsonLines, Narrator
 from hibernaut.cli.running import MEMORY, opened, run_async
+from hibernaut.cli.servers import load_servers
 from hibernaut.cli.starting import Setting, check_new, check_old, existing
 from hibernaut.cli.terminal import Printed
 from hibernaut.cli.times import moment
@@ -65,6 +66,7 @@ class Task(msgspec.Struct, frozen=True):
 )
 @options.models
 @options.tools
+@options.servers
 @options.instructions
 @options.tenants
 @click.option(
@@ -85,6 +87,7 @@ def run(
     thread_id: str | None,
     model: str,
     tools: tuple[str, ...],
+    servers: tuple[str, ...],
     instructions: str,
     tenant: str,
     timeout: float | None,
@@ -97,7 +100,7 @@ def run(
     TASK is the text, or - to read it from standard input. Without --store the agent lives as long as this command.
     The exit code says how it ended; `hibernaut --help` lists them.
     """
-    setting = Setting(store or MEMORY, tenant, model, tools, instructions)
+    setting = Setting(store or MEMORY, tenant, model, tools, instructions, servers)
     task = Task(options.text_or_stdin(text), setting, thread_id, timeout, wait, as_json)
     if not wait and not task.kept:
         raise click.UsageError("--no-wait needs --store: an agent in memory cannot be left")
@@ -108,7 +111,8 @@ async def _run(task: Task) -> int:
     setting = task.setting
     tools = load_tools(setting.tools)
     name = task.thread_id or RandomIds().new("thread")
-    async with opened(setting, tools=tools, run=True, only=[name]) as system:
+    reached = load_servers(setting.servers)
+    async with opened(setting, tools=tools, run=True, only=[name], servers=reached) as system:
         handle = await existing(system, task.thread_id)
         cursor = ""
         if handle is None:

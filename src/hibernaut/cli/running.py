@@ -13,6 +13,7 @@ from typing import Any
 
 from hibernaut.cli.failures import Leave, cause_of, told_in_one_line
 from hibernaut.cli.models import NamedModels
+from hibernaut.cli.servers import Servers
 from hibernaut.cli.starting import Setting
 from hibernaut.cli.tools import Given
 from hibernaut.engine.local import MAX_SLICES
@@ -55,6 +56,7 @@ async def opened(
     run: bool = False,
     only: Sequence[str] | None = None,
     max_slices: int = MAX_SLICES,
+    servers: Servers | None = None,
 ) -> AsyncIterator[AgentSystem]:
     """Open an agent system on the setting's store, or on one that is open already.
 
@@ -68,6 +70,7 @@ async def opened(
     if must_exist:
         _check_exists(setting.store)
     models = NamedModels(setting.model)
+    reached = servers or Servers()
     system = AgentSystem(
         model=models.default or None,
         models=models,
@@ -77,6 +80,8 @@ async def opened(
         tenant=setting.tenant,
         run=run,
         only=only,
+        servers=reached.servers,
+        callbacks=reached.callbacks,
         max_slices=max_slices,
     )
     try:

@@ -1,4 +1,4 @@
-"""`hibernaut serve --local`: an engine that runs on a store until it is told to stop."""
+"""`hibernaut serve`: an engine that runs on a store, or the front door of one, until it is told to stop."""
 
 import os
 import sys
@@ -7,11 +7,13 @@ from collections import deque
 from collections.abc import Callable
 
 import click
+from msgspec.structs import replace
 
 from hibernaut.cli import options
 from hibernaut.cli.failures import ANSWERED
 from hibernaut.cli.narration import in_a_line
 from hibernaut.cli.running import MEMORY, opened, run_async
+from hibernaut.cli.servers import load_servers
 from hibernaut.cli.starting import Setting
 from hibernaut.cli.stopping import stop_signals
 from hibernaut.cli.terminal import DIM, columns, cut, is_styled, safe, styled
@@ -25,6 +27,7 @@ from hibernaut.kernel.receipt import decode_receipt
 from hibernaut.messages.events import AgentEvent, CompletionFinished, TextChunk, ToolCall, ToolResult
 from hibernaut.messages.items import decode_page
 from hibernaut.messages.text import shorten
+from hibernaut.reach import Callbacks
 from hibernaut.stores.protocol import Claim
 from hibernaut.stores.sqlite import SqliteStore
 from hibernaut.tools.tool import Tool
@@ -39,33 +42,76 @@ LONGEST_LINE = 160
 """Characters of what is told of one event where no terminal says how much room there is."""
 
 
-@click.command(epilog=options.examples("hibernaut serve --local --store agents.db --model my.py:model --tools my.py"))
+@click.command(
+    epilog=options.examples(
+        "hibernaut serve --local --store agents.db --model my.py:model --tools my.py",
+        "hibernaut serve --local --store agents.db --model my.py:model --server https://tools.example.com",
+        "hibernaut serve --inbox-only --store agents.db --listen 0.0.0.0:7411",
+    )
+)
 @click.option("--local", is_flag=True, help="Run the engine in this process.")
+@click.option("--inbox-only", is_flag=True, help="Run no engine: only take callbacks, for whoever runs one.")
 @options.stores(required=True)
 @options.models
 @options.tools
+@options.servers
+@options.listen
+@options.public
 @click.option(
     "--max-slices", type=click.IntRange(1), default=MAX_SLICES, show_default=True, help="Slices at the same time."
 )
 @click.option("--quiet", is_flag=True, help="Print only warnings.")
-def serve(store: str, model: str, tools: tuple[str, ...], max_slices: int, *, local: bool, quiet: bool) -> None:
+def serve(
+    store: str,
+    model: str,
+    tools: tuple[str, ...],
+    servers: tuple[str, ...],
+    listen: str,
+    public: str,
+    max_slices: int,
+    *,
+    local: bool,
+    inbox_only: bool,
+    quiet: bool,
+) -> None:
     """Keep an engine running on a store until Ctrl-C or SIGTERM.
 
     It runs the threads of all tenants, with the model and the tools that each was launched with: models are found by
     their name, tools must be given. --model is for threads that name none. Several may run on one store. A store names
     code, so serve only stores you trust.
 
+    With --server or --listen it takes the callbacks of tool servers. With --inbox-only it does nothing else: they are
+    stored, and read by the engine that runs on the store then or later.
+
     The first signal lets running slices end; a second one stops at once, and loses nothing either.
     """
-    if not local:
-        raise click.UsageError("say which engine: --local is the one there is")
+    if local == inbox_only:
+        raise click.UsageError("say what runs here: an engine (--local), or only the front door (--inbox-only)")
+    if inbox_only and (servers or model or tools):
+        raise click.UsageError("--inbox-only runs nothing: it takes no --model, --tools or --server")
     if store == MEMORY:
         raise click.UsageError("serve needs a file as its store: nobody else could reach one in memory")
-    setting = Setting(store, model=model, tools=tools)
-    click.get_current_context().exit(run_async(_serve(setting, max_slices, quiet=quiet), _warn))
+    setting = Setting(store, model=model, tools=tools, servers=servers, listen=listen, public=public)
+    serving = _receive(setting, quiet=quiet) if inbox_only else _serve(setting, max_slices, quiet=quiet)
+    click.get_current_context().exit(run_async(serving, _warn))
+
+
+async def _receive(setting: Setting, *, quiet: bool) -> int:
+    reached = load_servers((), setting.listen, setting.public)
+    reached = replace(reached, callbacks=reached.callbacks or Callbacks())
+    journal = Journal(quiet=quiet)
+    with stop_signals() as stopping:
+        async with opened(setting, servers=reached) as system:
+            journal.say(
+                f"taking callbacks for {setting.store} at {system.callbacks} (process {os.getpid()}); Ctrl-C stops"
+            )
+            await stopping.wait()
+        journal.say("stopped")
+    return ANSWERED
 
 
 async def _serve(setting: Setting, max_slices: int, *, quiet: bool) -> int:
+    reached = load_servers(setting.servers, setting.listen, setting.public)
     tools = load_tools(setting.tools)
     names = [tool.name if isinstance(tool, Tool) else tool.__name__ for tool in tools]
     journal = Journal(quiet=quiet)
@@ -73,11 +119,17 @@ async def _serve(setting: Setting, max_slices: int, *, quiet: bool) -> int:
         store = await WatchedStore.open(setting.store)
         store.journal = journal
         try:
-            async with opened(setting, store=store, tools=tools, run=True, max_slices=max_slices) as system:
+            async with opened(
+                setting, store=store, tools=tools, run=True, max_slices=max_slices, servers=reached
+            ) as system:
                 journal.say(
                     f"serving {setting.store} (process {os.getpid()}, model {setting.model or 'none'}, "
                     f"tools {', '.join(names) or 'none'}); Ctrl-C stops"
                 )
+                if system.callbacks:
+                    journal.say(
+                        f"tool servers: {', '.join(system.servers) or 'none'}; callbacks come to {system.callbacks}"
+                    )
                 await stopping.wait()
                 journal.say("stopping: running slices end first; Ctrl-C again stops at once")
         finally:

@@ -22,6 +22,9 @@ class Setting(msgspec.Struct, frozen=True):
     model: str = ""
     tools: tuple[str, ...] = ()
     instructions: str = ""
+    servers: tuple[str, ...] = ()
+    listen: str = ""
+    public: str = ""
 
     def command(self, *words: str) -> str:
         """Return a command line with the same store, tenant, model and tools."""
@@ -31,6 +34,9 @@ class Setting(msgspec.Struct, frozen=True):
         if words[0] in ("serve", "run", "chat"):
             given += ["--model", self.model] if self.model else []
             given += [word for name in self.tools for word in ("--tools", name)]
+            given += [word for name in self.servers for word in ("--server", name)]
+            given += ["--listen", self.listen] if self.listen else []
+            given += ["--public", self.public] if self.public else []
         return shlex.join(given)
 
 
@@ -72,6 +78,17 @@ async def check_old(system: AgentSystem, thread_id: str, setting: Setting, tools
         )
     if launch.tools is not None and (others := sorted(here.difference(launch.tools))):
         remarks.append(f"the thread was launched without these tools and does not get them: {', '.join(others)}")
+    known = system.servers
+    if launch.servers is not None:
+        if missing := [name for name in launch.servers if name not in known]:
+            remarks.append(
+                f"the thread was launched with tool servers that are not here: {', '.join(missing)}; "
+                "give them with --server"
+            )
+        if others := sorted(set(known).difference(launch.servers)):
+            remarks.append(
+                f"the thread was launched without these tool servers and does not get them: {', '.join(others)}"
+            )
     if setting.instructions and setting.instructions != launch.instructions:
         remarks.append("the thread keeps the instructions it was launched with")
     return remarks

@@ -168,7 +168,7 @@ class CallbackReceiver:
 
     async def _tell_health(self, method: str, head: Heading, send: Send) -> None:
         refusal = wrong_method("GET") if method != "GET" else check_sender(head, self._hosts)
-        health = Answer(200, msgspec.json.encode({"ok": True, **self.counts}))
+        health = Answer(200, msgspec.json.encode({"ok": True, "keys": self._keys.newest, **self.counts}))
         await _answer(send, health if refusal is None else refusal.answer)
 
     async def _serve(self, method: str, path: str, post: _Post, send: Send) -> None:

@@ -1,7 +1,7 @@
 """Which tool servers there are, how they are reached, and what they are allowed."""
 
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 IDLE: Final = 300_000
 """Milliseconds after which a process that nobody needs is stopped."""
+
+_INTERPRETERS: Final = ("python", "node", "deno", "bun", "ruby", "sh", "bash")
 
 _OWN_HEADERS: Final = frozenset(
     {
@@ -45,7 +47,7 @@ class RemoteServer(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults
         url: the base URL, below which the well-known path lies.
         command: what starts the server, as a list of arguments or as one text that is split like a shell would.
         name: what it is called, 1 to 128 characters on one line; by default the host (and port) of the URL, or the
-            last part of the program's path.
+            name of the program, or of the script or module that an interpreter runs.
         auth: how requests are authorized, see `hibernaut.rap.auth`. Needs https, unless the server is on this machine.
         headers: sent with every request. A value `env:NAME` is read from the environment when a request is made.
         connect_within, answer_within: milliseconds.
@@ -78,7 +80,7 @@ class RemoteServer(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults
         if self.url:
             _check_url(self.url)
             _set(self, "url", self.url.rstrip("/"))
-        _set(self, "name", self.name or (_host(self.url) if self.url else PurePath(self.command[0]).name))
+        _set(self, "name", self.name or (_host(self.url) if self.url else _program(self.command)))
         if not self.name.strip() or len(self.name) > LONGEST_NAME or not self.name.isprintable():
             raise ConfigurationError(
                 f"the name {shorten(repr(self.name), LONGEST_NAME)} of a tool server is not a text of 1 to "
@@ -152,6 +154,20 @@ def _check_url(url: str) -> None:
         raise ConfigurationError(f"the url of a tool server has {len(url):,} characters; {LONGEST_ADDRESS:,} are most")
     if "?" in url or "#" in url:
         raise ConfigurationError(f"the url {url!r} of a tool server is a base: it has no query and no fragment")
+
+
+def _program(command: Sequence[str]) -> str:
+    """Return what a command is called: `ci` for `python -u tools/ci.py`, `python -m ci` and `/opt/ci/bin/ci`."""
+    program, *arguments = command
+    name = PurePath(program).name
+    if name.startswith(_INTERPRETERS):
+        while arguments and arguments[0].startswith("-") and arguments[0] != "-m":
+            arguments.pop(0)
+        if arguments[:1] == ["-m"] and len(arguments) > 1:
+            return arguments[1]
+        if arguments:
+            return PurePath(arguments[0]).stem or name
+    return name
 
 
 def _host(url: str) -> str:

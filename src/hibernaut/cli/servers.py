@@ -1,0 +1,161 @@
+"""The tool servers that the command is given, and where they reach it."""
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from hibernaut.errors import ConfigurationError
+from hibernaut.rap.servers import RemoteServer, remote_server
+from hibernaut.reach import Callbacks
+
+_ENVIRONMENT = "env:"
+
+
+class _Basic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    user: str
+    password: str
+
+
+class _SigV4(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    region: str
+    service: str = "lambda"
+    profile: str | None = None
+
+
+class _Tls(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    certificate: str
+    key: str
+    ca: str | None = None
+    password: str | None = None
+
+
+class _Server(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A `[[server]]` of a file: what `RemoteServer` takes, and at most one way to be authorized."""
+
+    url: str = ""
+    command: str | list[str] = ""
+    name: str = ""
+    bearer: str = ""
+    basic: _Basic | None = None
+    sigv4: _SigV4 | None = None
+    tls: _Tls | None = None
+    headers: dict[str, str] = {}
+    env: dict[str, str] = {}
+    cwd: str = ""
+    trust_endpoint: bool = False
+    connect_within: int | None = None
+    answer_within: int | None = None
+    idle: int | None = None
+
+
+class _Callbacks(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The `[callbacks]` of a file."""
+
+    listen: str = ""
+    public: str = ""
+    secrets: list[str] = []
+    allow_unsigned: bool = False
+
+
+class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    server: list[_Server] = []
+    callbacks: _Callbacks | None = None
+
+
+class Servers(msgspec.Struct, frozen=True):
+    """Tool servers, and where they reach this process; None: nobody said."""
+
+    servers: tuple[RemoteServer, ...] = ()
+    callbacks: Callbacks | None = None
+
+
+def load_servers(given: Iterable[str], listen: str = "", public: str = "") -> Servers:
+    """Return the servers that are named: by a URL, a file that ends in .toml, or the command that starts one.
+
+    Raises:
+        ConfigurationError: one of them cannot be meant; the text says which and why.
+    """
+    servers: list[RemoteServer] = []
+    settings: list[_Callbacks] = []
+    for one in given:
+        if one.startswith(("http://", "https://")):
+            servers.append(remote_server(one))
+        elif one.endswith(".toml"):
+            file = _read(Path(one))
+            servers += [_server(each, Path(one)) for each in file.server]
+            settings += [file.callbacks] if file.callbacks else []
+        else:
+            servers.append(RemoteServer(command=one))
+    if len(settings) > 1:
+        raise ConfigurationError("two files say where callbacks come in; one must")
+    written = settings[0] if settings else _Callbacks()
+    written = msgspec.structs.replace(written, listen=listen or written.listen, public=public or written.public)
+    return Servers(tuple(servers), _callbacks(written) if written != _Callbacks() else None)
+
+
+def _read(path: Path) -> _File:
+    try:
+        return msgspec.toml.decode(path.read_bytes(), type=_File)
+    except OSError as error:
+        raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
+    except msgspec.DecodeError as error:
+        raise ConfigurationError(f"{path} cannot be used: {error}") from error
+
+
+def _server(written: _Server, path: Path) -> RemoteServer:
+    from hibernaut.rap.auth import Basic, Bearer, MutualTls, SigV4
+
+    ways: Mapping[str, Any] = {
+        "bearer": Bearer(written.bearer) if written.bearer else None,
+        "basic": Basic(written.basic.user, written.basic.password) if written.basic else None,
+        "sigv4": SigV4(**msgspec.structs.asdict(written.sigv4)) if written.sigv4 else None,
+        "tls": MutualTls(**msgspec.structs.asdict(written.tls)) if written.tls else None,
+    }
+    chosen = [name for name, way in ways.items() if way is not None]
+    if len(chosen) > 1:
+        raise ConfigurationError(f"{path}: a server is authorized in one way, not by {' and '.join(chosen)}")
+    times = {name: getattr(written, name) for name in ("connect_within", "answer_within", "idle")}
+    return RemoteServer(
+        url=written.url,
+        command=written.command or (),
+        name=written.name,
+        auth=ways[chosen[0]] if chosen else None,
+        headers=written.headers,
+        env=written.env,
+        cwd=written.cwd,
+        trust_endpoint=written.trust_endpoint,
+        **{name: value for name, value in times.items() if value is not None},
+    )
+
+
+def _callbacks(written: _Callbacks) -> Callbacks:
+    host, port = address(written.listen) if written.listen else ("127.0.0.1", 0)
+    secrets = tuple(_secret(one) for one in written.secrets)
+    return Callbacks(
+        host=host, port=port, public=written.public, secrets=secrets, allow_unsigned=written.allow_unsigned
+    )
+
+
+def address(written: str) -> tuple[str, int]:
+    """Return host and port of `HOST:PORT`, `:PORT` (this machine only) or `PORT`.
+
+    Raises:
+        ConfigurationError: it is none of them.
+    """
+    host, _, port = written.rpartition(":")
+    if not port.isascii() or not port.isdigit():
+        raise ConfigurationError(f"{written!r} is no address to listen at; give HOST:PORT, such as 127.0.0.1:7411")
+    return host.strip("[]") or "127.0.0.1", int(port)
+
+
+def _secret(written: str) -> bytes:
+    if not written.startswith(_ENVIRONMENT):
+        raise ConfigurationError("a secret for callbacks is not written into a file; write env:NAME")
+    name = written.removeprefix(_ENVIRONMENT)
+    value = os.environ.get(name)
+    if not value:
+        raise ConfigurationError(f"the environment has no {name}, which should be a secret for callbacks")
+    return value.encode()
