@@ -16,7 +16,7 @@ EXAMPLES = Path(__file__).parents[3] / "examples" / "rap"
 
 @asynccontextmanager
 async def program(
-    runtime: Runtime, name: str, folder: Path, *options: str, kill: bool = False, **environment: str
+    runtime: Runtime, name: str, folder: Path, *options: str, kill: bool = False
 ) -> AsyncIterator[asyncio.subprocess.Process]:
     """Run `hibernaut rap serve` on an example, and stop it in the end, or kill it."""
     command = [sys.executable, "-m", "hibernaut.cli", "rap", "serve", f"{EXAMPLES / name}.py:server"]
@@ -24,7 +24,7 @@ async def program(
         *command,
         *options,
         cwd=folder,
-        env={**os.environ, "RAP_EMBEDDED": "1", **environment},
+        env={**os.environ, "RAP_EMBEDDED": "1"},
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )

@@ -34,6 +34,9 @@ SECRET: Final = "RAP_SECRET"  # noqa: S105  # the name of a variable
 """The environment variable that `hibernaut rap serve` takes the secret from."""
 
 
+_ANYWHERE: Final = ("0.0.0.0", "::")  # noqa: S104  # what is no address that anybody could be sent to
+
+
 class ToolOptions(TypedDict, total=False):
     """The options of `hibernaut.tool`."""
 
@@ -64,8 +67,8 @@ class ToolServer:
         tools: Functions that `@tool` was put on before.
         state: The SQLite file of what must outlive the process. ":memory:" outlives nothing.
         secret: What every request must bear (`Authorization: Bearer …`); None: nothing.
-        url: The server's own public URL, such as that of a proxy in front of it. Without it, it is the one that a
-            request was sent to.
+        url: The server's own public URL, such as that of a proxy in front of it. Without it, it is where the server
+            listens (`running`), or else where a request was sent to.
         callback_hosts: The only hosts that results may go to; None: any.
         migrate: Moves the state of a session, given its id and the URL it goes to.
         routes: The author's own routes, such as where an OAuth provider sends people back to.
@@ -239,8 +242,14 @@ class ToolServer:
             raise ConfigurationError(
                 f"anybody could call the server at {host}: give it a secret, or listen at {LOOPBACK}"
             )
+        configured = self.url
         async with self.lifespan(), listening(self, host, port) as address:
-            yield address
+            if not configured and address.host not in _ANYWHERE:
+                self.url = address.url
+            try:
+                yield address
+            finally:
+                self.url, self._app = configured, None
 
     @asynccontextmanager
     async def lifespan(self) -> AsyncIterator[None]:
