@@ -7,7 +7,20 @@ import pytest
 
 from hibernaut.codec import pack
 from hibernaut.errors import StoreCorrupt, StoreFormatTooNew
-from hibernaut.kernel.head import Call, Child, Extra, Head, Link, Pending, Summary, copy_head, decode_head, encode_head
+from hibernaut.kernel.head import (
+    Call,
+    Child,
+    Extra,
+    Head,
+    Link,
+    Pending,
+    Standing,
+    Summary,
+    copy_head,
+    decode_head,
+    encode_head,
+    standings,
+)
 from hibernaut.messages.events import Usage
 from hibernaut.messages.items import ResultItem
 from tests.kernel.scenario import Thread, calls, says
@@ -262,3 +275,14 @@ def test_a_copied_head_changes_alone() -> None:
     copy.calls.pop("call_b")
     copy.owes = False
     assert head == full_head()
+
+
+def test_a_door_reads_how_far_calls_are_without_the_rest_of_the_head() -> None:
+    assert standings(bytes.fromhex(GOLDEN_HEAD)) == {
+        "call_a": Standing("build", "open"),
+        "call_b": Standing("sleep", "answered"),
+    }
+    assert standings(encode_head(Head("t", b"", b"", calls={"c": Call("c", "look_up")}))) == {"c": Standing("look_up")}
+    assert standings(encode_head(Head("t", b"", b""))) == {}
+    with pytest.raises(StoreCorrupt):
+        standings(b"no head")

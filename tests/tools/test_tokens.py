@@ -203,3 +203,12 @@ def test_a_ring_without_a_secret_or_with_one_twice_is_refused() -> None:
 def test_a_ring_does_not_print_its_secrets() -> None:
     assert repr(KEYS) == f"<KeyRing {KEYS.newest}>"
     assert "secret" not in repr(KEYS)
+
+
+def test_a_deployment_s_secrets_sign_and_the_store_s_own_is_read_beside_them() -> None:
+    grant = Grant("thread", "call")
+    both = tokens.ring_of(SECRET, [OTHER])
+    assert tokens.sign(both, grant) == tokens.sign(KeyRing([OTHER]), grant)
+    assert tokens.read(both, tokens.sign(KEYS, grant), NOW) == grant
+    assert tokens.sign(tokens.ring_of(SECRET), grant) == tokens.sign(KEYS, grant)
+    assert tokens.ring_of(SECRET, [SECRET]).newest == KEYS.newest

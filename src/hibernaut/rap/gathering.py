@@ -11,11 +11,13 @@ R = TypeVar("R")
 
 
 class _Group(Generic[T, R]):
-    __slots__ = ("done", "items")
+    """The one who leads has the first item and no future."""
 
-    def __init__(self) -> None:
-        self.items: list[T] = []
-        self.done: asyncio.Future[Sequence[R]] = asyncio.get_running_loop().create_future()
+    __slots__ = ("items", "others")
+
+    def __init__(self, first: T) -> None:
+        self.items = [first]
+        self.others: list[asyncio.Future[R]] = []
 
 
 class Gathering(Generic[T, R]):
@@ -36,24 +38,28 @@ class Gathering(Generic[T, R]):
         Raises:
             Unavailable: whoever did the work was cancelled.
         """
-        group, leads = self._next, False
-        if group is None:
-            group = self._next = _Group()
-            leads = True
-        place = len(group.items)
-        group.items.append(item)
-        if not leads:
-            return (await asyncio.shield(group.done))[place]
+        if self._next is None:
+            return await self._lead(item)
+        done: asyncio.Future[R] = asyncio.get_running_loop().create_future()
+        self._next.items.append(item)
+        self._next.others.append(done)
+        return await done
+
+    async def _lead(self, item: T) -> R:
+        group = self._next = _Group[T, R](item)
         try:
             async with self._turn:
                 self._next = None
-                results = await self._work(group.items)
+                own, *results = await self._work(group.items)
         except BaseException as error:
             if self._next is group:
                 self._next = None
             failed = error if isinstance(error, Exception) else Unavailable("the runtime is going down; come again")
-            group.done.set_exception(failed)
-            group.done.exception()  # there may be nobody else to hear of it
+            for done in group.others:
+                if not done.done():
+                    done.set_exception(failed)
             raise
-        group.done.set_result(results)
-        return results[place]
+        for done, result in zip(group.others, results, strict=True):
+            if not done.done():
+                done.set_result(result)
+        return own
