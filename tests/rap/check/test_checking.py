@@ -15,9 +15,9 @@ SETTINGS = Settings(
     slow=(("slow", {}),),
     subscribe=(("watch", {"count": 6}),),
     choose=(("confirm", {}),),
-    acknowledged_within=1_500,
-    called_back_within=1_500,
-    quiet=300,
+    acknowledged_within=3_000,
+    called_back_within=3_000,
+    quiet=1_000,
 )
 
 MUSTS = {
@@ -80,7 +80,7 @@ async def checked(fault: str, rule: str) -> Report:
 @pytest.fixture(scope="module")
 def reports() -> dict[str, Report]:
     """Several at once: half the time of a check is waiting."""
-    room = asyncio.Semaphore(12)
+    room = asyncio.Semaphore(10)
     faults = MUSTS | OTHERS
 
     async def one(fault: str) -> Report:

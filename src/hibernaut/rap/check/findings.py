@@ -18,6 +18,7 @@ FORMAT: Final = 1
 """The version of a report's JSON form."""
 
 _WEIGHT: Final[dict[Outcome, int]] = {"not applicable": 0, "not tried": 1, "kept": 2, "broken": 3}
+_UNREACHED: Final = "nothing that came before it let it be tried"
 _OVER: Final = "the time of the whole check was up"
 
 
@@ -110,7 +111,7 @@ class Findings:
     def all(self, *, over: bool) -> tuple[Finding, ...]:
         """Return a finding for every rule that is asked for. `over`: the time was up before all were tried."""
         return tuple(
-            self._found.get(rule.id) or Finding(rule, "not tried", rule.needs if not over and rule.needs else _OVER)
+            self._found.get(rule.id) or Finding(rule, "not tried", _OVER if over else rule.needs or _UNREACHED)
             for rule in RULES
             if rule.id in self._only
         )

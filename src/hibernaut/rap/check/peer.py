@@ -46,7 +46,7 @@ class Peer:
         self.base = base.rstrip("/")
         self.endpoint = ""
         # Nothing that is sent to an http origin needs certificates, and reading them all takes a while.
-        self._own = Exchange(headers=headers, answer_within=answer_within, verify=base.startswith("https:"))
+        self._own = Exchange(headers=headers, answer_within=answer_within, verify=urlsplit(base).scheme == "https")
         self._other: Exchange | None = None
         self._answer_within = answer_within
         self._stack = AsyncExitStack()

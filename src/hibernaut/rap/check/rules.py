@@ -7,9 +7,7 @@ import msgspec
 Level = Literal["MUST", "SHOULD", "+"]
 """How much hangs on a rule: calls go wrong without it, they go less well, or it is an addition of ours."""
 
-Section = Literal[
-    "To a tool server", "To a runtime", "How messages are read", "Errors", "Toolsets", "Tools on other servers"
-]
+Section = Literal["To a tool server", "To a runtime", "How messages are read", "Errors", "Toolsets"]
 """The part of the page on the protocol that a rule comes from."""
 
 
@@ -27,6 +25,7 @@ A_CALL: Final = "no call of it is known to be answered: name a tool with --tool"
 """What the rules need that any call will do for."""
 
 _A_TOOL: Final = "no tool may be called: name one with --tool NAME=ARGUMENTS"
+_AN_ERROR: Final = "no error came by a callback: name a tool with --tool"
 _OPEN: Final = "name a tool that takes its time with --slow, --subscribe or --choose"
 _SLOW: Final = "name a tool that takes its time with --slow"
 _SUBSCRIPTION: Final = "name a tool that subscribes with --subscribe"
@@ -116,7 +115,7 @@ RULES: Final = (
         "+",
         "To a runtime",
         "An error is a tool_result with is_error.",
-        A_CALL,
+        _AN_ERROR,
     ),
     Rule(
         "call.answers",

@@ -137,12 +137,6 @@ class Session:
             return f"acknowledged, and then nothing for {seconds(self.settings.called_back_within)}", False
         return f"answered by {came.words}", True
 
-    async def is_quiet(self, inbox: Inbox, wanted: str = "") -> Delivery | None:
-        """Return what comes (of a kind, if one is named) in the time in which nothing must, None if it kept quiet."""
-        return await inbox.next(
-            self.settings.quiet, lambda one: not wanted or one.kind == wanted, after=len(inbox.deliveries)
-        )
-
 
 def is_taken(answered: Answered) -> bool:
     """Tell whether a request was acknowledged."""
