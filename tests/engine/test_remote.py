@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from hibernaut.kernel.limits import ThreadOptions
-from hibernaut.messages.events import ViewChanged
+from hibernaut.messages.events import ToolCall, ViewChanged
 from hibernaut.models.protocol import ModelRequest
 from hibernaut.models.scripted import ScriptedModel, ScriptedTurn, call, say, turn
 from hibernaut.rap.manifest import RemoteTool, Toolset
@@ -663,7 +663,24 @@ def test_servers_that_know_keys_are_told_a_new_callback_address() -> None:
     run(scenario)
 
 
-# Views
+# For people
+
+
+def test_a29_a_call_is_shown_as_its_server_wants_it_and_a_script_that_loops_holds_nobody_up() -> None:
+    build = RemoteTool("build", "Build.", SCHEMA, display_script='"build of " + args.commit')
+    loops = RemoteTool("loop", "Loop.", SCHEMA, display_script="loop { }")
+    there = far(Toolset("ci", CI.endpoint, (build, loops)))
+
+    async def scenario() -> None:
+        model = [turn(call("build", commit="abc"), call("loop", commit="x"))]
+        async with agents(there, model) as it:
+            agent = await it.launch()
+            await agent.send("Build")
+            await it.wait_idle()
+            shown = [event.display async for event in agent.events(follow=False) if isinstance(event, ToolCall)]
+            assert shown == ["build of abc", 'loop({"commit":"x"})']
+
+    run(scenario)
 
 
 def test_whoever_follows_a_thread_sees_what_is_shown_beside_it_and_every_change() -> None:

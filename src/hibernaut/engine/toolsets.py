@@ -12,6 +12,7 @@ from hibernaut.errors import ConfigurationError, HibernautError, StoreError
 from hibernaut.kernel.commit import Blob
 from hibernaut.kernel.fold import Refusal, Run, Verdict
 from hibernaut.messages.tools import ToolSpec
+from hibernaut.rap.display import display_of
 from hibernaut.rap.manifest import Clash, RemoteTool, Toolset, merge, read_manifest
 from hibernaut.rap.tool_servers import DiscoveryFailed, ToolServers
 from hibernaut.stores.protocol import Store
@@ -52,9 +53,10 @@ class ServerTool(msgspec.Struct, frozen=True):
             return Refusal(f"Not run. The arguments do not fit: {'; '.join(problems)}")
         return Run("background", server=self.server)
 
-    def display(self, values: dict[str, Any]) -> str:  # noqa: ARG002
-        """Leave it to its name and arguments."""
-        return ""
+    def display(self, values: dict[str, Any]) -> str:
+        """Return what the server's script makes of the call."""
+        script = self.tool.display_script
+        return display_of(script, self.tool.name, values) if script else ""
 
 
 class Toolsets:
