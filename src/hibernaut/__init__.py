@@ -8,6 +8,8 @@ if typing.TYPE_CHECKING:
     from hibernaut.kernel.limits import ThreadOptions
     from hibernaut.messages.parts import Image, Text
     from hibernaut.models.scripted import ScriptedModel
+    from hibernaut.rap.servers import RemoteServer
+    from hibernaut.reach import Callbacks
     from hibernaut.state import ThreadState
     from hibernaut.system import AgentSystem
     from hibernaut.tools.context import Deferred, ToolContext, ToolEvent
@@ -17,9 +19,11 @@ if typing.TYPE_CHECKING:
 
 __all__ = [
     "AgentSystem",
+    "Callbacks",
     "Deferred",
     "HibernautError",
     "Image",
+    "RemoteServer",
     "ScriptedModel",
     "Text",
     "ThreadHandle",
@@ -33,9 +37,11 @@ __all__ = [
 
 _HOMES = {
     "AgentSystem": "hibernaut.system",
+    "Callbacks": "hibernaut.reach",
     "Deferred": "hibernaut.tools.context",
     "HibernautError": "hibernaut.errors",
     "Image": "hibernaut.messages.parts",
+    "RemoteServer": "hibernaut.rap.servers",
     "ScriptedModel": "hibernaut.models.scripted",
     "Text": "hibernaut.messages.parts",
     "ThreadHandle": "hibernaut.handle",
