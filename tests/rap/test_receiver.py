@@ -108,8 +108,8 @@ async def test_a27_what_is_forged_foreign_expired_or_oversized_changes_nothing_a
         assert dict(there.receiver.counts) == {"taken": 0, "token_refused": 8, "too_large": 1}
 
 
-async def test_a28_what_a_page_in_a_browser_can_send_is_refused(store: Store) -> None:
-    async with receiving(store, allow_unsigned_loopback=True) as there:
+async def test_a28_what_a_page_in_a_browser_can_send_is_refused() -> None:
+    async with receiving(MemoryStore(), allow_unsigned_loopback=True) as there:
         refused = {
             "text": (request(BODY, "Content-Type: text/plain"), (415, "content_type_refused")),
             "form": (request(BODY, "Content-Type: application/x-www-form-urlencoded"), (415, "content_type_refused")),
@@ -136,8 +136,8 @@ async def test_a28_what_a_page_in_a_browser_can_send_is_refused(store: Store) ->
         assert await there.inbox() == []
 
 
-async def test_what_is_not_for_the_receiver_is_refused_before_anything_is_read(store: Store) -> None:
-    async with receiving(store, limits=WireLimits(callback_bytes=1_000), body_within=30) as there:
+async def test_what_is_not_for_the_receiver_is_refused_before_anything_is_read() -> None:
+    async with receiving(MemoryStore(), limits=WireLimits(callback_bytes=1_000), body_within=30) as there:
 
         async def asked(*lines: str, path: str = "", method: str = "POST", length: int = 900) -> tuple[int, str]:
             """Announce a body that never comes: what is judged by it would not be answered."""
@@ -157,7 +157,8 @@ async def test_what_is_not_for_the_receiver_is_refused_before_anything_is_read(s
         assert b"\r\nallow: POST\r\n" in await there.raw(request(method="DELETE"))
 
 
-async def test_a_public_name_and_a_path_before_it_are_taken_where_they_are_meant(store: Store) -> None:
+async def test_a_public_name_and_a_path_before_it_are_taken_where_they_are_meant() -> None:
+    store = MemoryStore()
     async with receiving(store, hosts=["Agents.example", "[::1]:99"]) as there:
         path = f"/some/where/rap/callback/{token()}"
         for host, status in (("agents.EXAMPLE:443", 200), ("[::1]:99", 200), ("[::1]:98", 421), ("127.0.0.1", 421)):
@@ -233,8 +234,8 @@ async def test_a_defect_is_logged_with_its_traceback_and_answered_without_a_word
         assert dict(there.receiver.counts) == {"taken": 1, "defect": 1}
 
 
-async def test_a_body_in_chunks_is_read_no_further_than_its_bound(store: Store) -> None:
-    async with receiving(store, limits=WireLimits(callback_bytes=1_000), body_within=300) as there:
+async def test_a_body_in_chunks_is_read_no_further_than_its_bound() -> None:
+    async with receiving(MemoryStore(), limits=WireLimits(callback_bytes=1_000), body_within=300) as there:
         head = request(b"", "Content-Length: ", "Transfer-Encoding: chunked")
         chunk = b"1f4\r\n" + b" " * 500 + b"\r\n"
         assert answered(await there.raw(head + 3 * chunk)) == (413, "too_large")
@@ -243,8 +244,8 @@ async def test_a_body_in_chunks_is_read_no_further_than_its_bound(store: Store) 
         assert await there.inbox() == ["result:call_a"]
 
 
-async def test_a_body_that_dribbles_in_is_given_up(store: Store) -> None:
-    async with receiving(store, body_within=50) as there:
+async def test_a_body_that_dribbles_in_is_given_up() -> None:
+    async with receiving(MemoryStore(), body_within=50) as there:
         assert answered(await there.raw(request(BODY[:10], length=len(BODY)))) == (503, "unavailable")
         assert await there.inbox() == []
 
@@ -261,7 +262,7 @@ async def test_a_sender_that_hangs_up_in_its_body_is_counted_and_nothing_is_stor
         assert await there.inbox() == []
 
 
-async def test_what_cannot_be_read_is_refused_with_words(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_cannot_be_read_is_refused_with_words(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(results, "LARGEST_CONTENT", 2 * LARGE_BODY)
     picture = {"type": "image", "data": base64.b64encode(bytes(2 * LARGE_BODY + 1)).decode(), "mediaType": "image/png"}
     cases: dict[str, tuple[Any, int, str]] = {
@@ -274,7 +275,7 @@ async def test_what_cannot_be_read_is_refused_with_words(store: Store, monkeypat
         "script": ({**OAUTH, "auth_url": "javascript:alert(1)"}, 400, "auth_url"),
         "large": (result(content=[picture]), 413, "bytes"),
     }
-    async with receiving(store) as there:
+    async with receiving(MemoryStore()) as there:
         for body, status, words in cases.values():
             reply = await there.post(body, token())
             assert reply.status == status
