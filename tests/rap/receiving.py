@@ -25,6 +25,7 @@ KEYS = KeyRing([b"a secret of the tests"])
 CALLS = {
     "call_a": Call("call_a", "build", state="open"),
     "call_s": Call("call_s", "watch", mode="subscription", state="subscribed"),
+    "call_h": Call("call_h", "build", state="answered"),
     "call_x": Call("call_x", "watch", mode="subscription", state="cancelled"),
 }
 

@@ -24,6 +24,8 @@ from hibernaut.rap.invocations import callback_url
 from hibernaut.rap.limits import WireLimits
 from hibernaut.rap.receiver import LARGE_BODY, CallbackReceiver
 from hibernaut.rap.refusals import LOG_EVERY, LOG_LINES
+from hibernaut.stores import memory
+from hibernaut.stores.letters import SHORT
 from hibernaut.stores.memory import MemoryStore
 from hibernaut.stores.protocol import MOST_VIEWS, Outcome, Store, ViewRow
 from hibernaut.stores.sqlite import SqliteStore
@@ -196,8 +198,24 @@ async def test_every_row_of_the_table_of_errors_is_answered(store: Store) -> Non
         )
         assert (await there.post(view("full"))).headers["retry-after"] == "5"
         assert await there.status(event("call_x")) == (404, "unknown_call")
+        assert await there.status(result("call_h")) == (404, "unknown_call")
+        assert await there.status(result("call_x")) == (200, "")
         assert await there.status(view("closed")) == (404, "thread_closed")
         assert await there.status(view("nobody")) == (404, "unknown_thread")
+
+
+async def test_a_thread_for_which_too_many_events_wait_takes_results_and_asks_events_to_come_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(memory, "MOST_WAITING", SHORT)
+    async with receiving(MemoryStore()) as there:
+        for number in range(SHORT):
+            await there.post(event(event_id=str(number)))
+        reply = await there.post(event(event_id="one more"))
+        assert (reply.status, reply.headers["retry-after"]) == (429, "5")
+        assert await there.status(event(event_id="3")) == (200, "")
+        assert await there.status(result()) == (200, "")
+        assert len(await there.inbox()) == SHORT + 1
 
 
 async def test_a_store_that_fails_is_answered_so_that_the_server_comes_again() -> None:

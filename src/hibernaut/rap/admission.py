@@ -76,12 +76,9 @@ def wrong_method(allowed: str) -> Refusal:
     return _refusal(405, "method_refused", f"only {allowed} is taken here", ("Allow", allowed))
 
 
-UNKNOWN_PATH: Final = "unknown_path"
-
-
 def unknown_path() -> Refusal:
     """Return the refusal of a path."""
-    return _refusal(404, UNKNOWN_PATH, "there is nothing at this path")
+    return _refusal(404, "unknown_path", "there is nothing at this path")
 
 
 def check_sender(head: Heading, hosts: Collection[str] | None) -> Refusal | None:

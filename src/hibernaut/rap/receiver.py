@@ -91,7 +91,6 @@ class _Post(msgspec.Struct):
     receive: Receive
     head: Heading
     peer: str
-    token: str
     grant: Grant | None = None
     whole: bool = False
     """Its body was read to the end."""
@@ -164,7 +163,7 @@ class CallbackReceiver:
                 await self._tell_health(scope["method"], head, send)
             else:
                 peer = scope.get("client")
-                await self._serve(scope["method"], path, _Post(receive, head, peer[0] if peer else "", ""), send)
+                await self._serve(scope["method"], path, _Post(receive, head, peer[0] if peer else ""), send)
 
     async def _tell_health(self, method: str, head: Heading, send: Send) -> None:
         refusal = wrong_method("GET") if method != "GET" else check_sender(head, self._hosts)
@@ -205,13 +204,13 @@ class CallbackReceiver:
         """
         if method != "POST":
             return wrong_method("POST")
-        _, found, token = f"{path}/".rpartition(CALLBACK_PATH)
-        post.token = token.rstrip("/")
-        if not found or "/" in post.token:
+        _, found, rest = f"{path}/".rpartition(CALLBACK_PATH)
+        token = rest.removesuffix("/")
+        if not found or "/" in token:
             return unknown_path()
         refusal = check_sender(post.head, self._hosts) or check_content(post.head, self._limits)
-        if refusal is None and post.token:
-            post.grant = read_expired(self._keys, post.token)
+        if refusal is None and token:
+            post.grant = read_expired(self._keys, token)
         elif refusal is None and not (self._unsigned and is_loopback(post.peer) and not post.head.forwarded):
             raise TokenRefused("there is no callback token in the path")
         return refusal
@@ -349,7 +348,9 @@ async def _work(size: int, work: Callable[[], T]) -> T:
 
 
 def _is_open(call: Standing | None, callback: Callback) -> bool:
-    return call is not None and not (isinstance(callback, SubscriptionEvent) and call.state in _OVER)
+    if call is None or (isinstance(callback, Result) and call.state == "answered"):
+        return False
+    return not (isinstance(callback, SubscriptionEvent) and call.state in _OVER)
 
 
 def _check(outcome: Outcome, thread_id: str, full: str) -> None:
