@@ -13,7 +13,7 @@ from tests.rap.check.tool_server import ToolServer
 
 SETTINGS = Settings(
     slow=(("slow", {}),),
-    subscribe=(("watch", {"count": 6}),),
+    subscribe=(("watch", {"count": 10, "every": 0.1}),),
     choose=(("confirm", {}),),
     acknowledged_within=3_000,
     called_back_within=3_000,
@@ -62,14 +62,19 @@ OTHERS = {
 
 
 LONG = ("subscription", "choice", "status", "cancel")
-"""Areas of rules that are about calls that stay open; such calls are made only where the fault is about one of them."""
+"""Areas of rules that are about calls that stay open."""
+
+WAITING = ("callbacks.retry", "callbacks.retry-after", "callbacks.stop", "idempotency.same-key")
+"""Rules that take their time."""
 
 
 def settings_for(rule: str) -> Settings:
-    """What a fault is tried with: all of it would take the table three times as long."""
+    """What a fault is tried with: its neighbours, since all of it would take the table three times as long."""
     if rule.startswith(LONG):
-        return msgspec.structs.replace(SETTINGS, only=tuple(one.id for one in RULES if "retry" not in one.id))
-    return msgspec.structs.replace(SETTINGS, slow=(), subscribe=(), choose=())
+        only = [one.id for one in RULES if one.id.startswith(LONG)]
+        return msgspec.structs.replace(SETTINGS, only=tuple(only))
+    only = [one.id for one in RULES if one.id not in WAITING or rule in WAITING]
+    return msgspec.structs.replace(SETTINGS, slow=(), subscribe=(), choose=(), only=tuple(only))
 
 
 async def checked(fault: str, rule: str) -> Report:

@@ -112,7 +112,7 @@ class ToolServer:
             tool("add", NUMBERS, "a", "b", readOnly=True),
             tool("deploy", {}),
             tool("slow", {}, longRunning=True),
-            tool("watch", {"count": {"type": "integer"}}),
+            tool("watch", {"count": {"type": "integer"}, "every": {"type": "number"}}),
             tool("confirm", {}),
             tool("draw", {"text": {"type": "string", "default": "a dot"}}),
             tool("login", {}, requiresAuth="example"),
@@ -162,7 +162,7 @@ class ToolServer:
             case "slow":
                 await self._slow(call)
             case "watch":
-                await self._watch(call, arguments.get("count", 1_000))
+                await self._watch(call, arguments.get("count", 1_000), arguments.get("every", 0.02))
             case "confirm":
                 await self._confirm(call)
             case "draw":
@@ -191,7 +191,7 @@ class ToolServer:
             task.uncancel()
             await self._result(call, "done all the same")
 
-    async def _watch(self, call: Fields, count: int) -> None:
+    async def _watch(self, call: Fields, count: int, every: float) -> None:
         await self._result(call, "watching", **({} if self.has("unconfirmed") else {"subscription": True}))
         for number in range(1, count + 1 + self.has("after the end")):
             event = {"type": "subscription_event", "group_id": call["group_id"], "tool_call_id": call["id"]}
@@ -199,7 +199,7 @@ class ToolServer:
                 event["tool_call_id"] = "somebody"
             ids = {} if self.has("no event ids") else {"event_id": f"e{number}"}
             await self._deliver(call, {**event, **ids, "text": f"event {number}", "final": number == count})
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(every)
 
     async def _confirm(self, call: Fields) -> None:
         path = f"/answer/{call['id']}"
