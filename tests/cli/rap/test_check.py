@@ -1,10 +1,16 @@
 """`hibernaut rap check`, as people and scripts see it."""
 
+import io
 import json
+import signal
+import subprocess
+import sys
 
 import pytest
 
+from hibernaut.cli.rap.check import Progress
 from hibernaut.cli.terminal import width
+from hibernaut.rap.check.findings import Finding
 from hibernaut.rap.check.rules import RULES
 from tests.cli.conftest import Invoke
 from tests.cli.rap.conftest import beside
@@ -116,3 +122,36 @@ def test_who_we_are_is_told_by_bearer_and_header(
     server.authorized_by.clear()
     invoke("rap", "inspect", server.url, "--header", "Authorization=Basic x")
     assert server.authorized_by == ["Basic x"]
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_on_a_terminal_it_says_how_far_it_is_and_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    progress = Progress(31)
+    for outcome in ("kept", "broken"):
+        progress.tell(Finding(RULES[0], outcome, "status 200"))
+    progress.tell(Finding(RULES[1], "kept", ""))
+    progress.clear()
+    assert terminal.getvalue().split("\r\x1b[K")[1:] == [
+        "1 of 31 rules: discovery.wellknown",
+        "1 of 31 rules: discovery.wellknown",
+        "2 of 31 rules: discovery.manifest",
+        "",
+    ]
+
+
+def test_ctrl_c_leaves_no_call_behind() -> None:
+    words = ("--rule", "cancel.stops", "--slow", "slow", "--quiet", "60")
+    with beside() as server:
+        command = [sys.executable, "-m", "hibernaut.cli", "rap", "check", server.url, *words]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8") as process:
+            assert server.at_work.wait(20)
+            process.send_signal(signal.SIGINT)
+            out, _ = process.communicate(timeout=20)
+        assert (process.returncode, out) == (130, "")
+        assert server.open == 0

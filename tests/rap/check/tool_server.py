@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, Self
@@ -37,6 +38,7 @@ class ToolServer:
         self.url = ""
         self.endpoint = ""
         self.runs: list[str] = []
+        self.at_work = threading.Event()
         self.authorized_by: list[str] = []
         self.tried: dict[str, int] = {}
         self._open: dict[tuple[str, str], asyncio.Task[None]] = {}
@@ -181,6 +183,7 @@ class ToolServer:
             await self._result(call, text, **marked)
 
     async def _slow(self, call: Fields) -> None:
+        self.at_work.set()
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
