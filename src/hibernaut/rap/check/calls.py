@@ -26,6 +26,7 @@ async def unfitting_arguments(session: Session) -> None:
     if not session.findings.wants("errors.arguments"):
         return
     tools = [tool for name, _ in session.callable_tools() if (tool := session.tool(name))]
+    tools.sort(key=lambda tool: not tool.read_only)  # a server that does not look at them runs the tool
     found = next(((tool.name, wrong) for tool in tools if (wrong := unfitting(tool)) is not None), None)
     if found:
         await _told(session, "errors.arguments", await session.call(found))
