@@ -3,25 +3,27 @@
 import logging
 from collections.abc import Callable, Iterable
 from contextlib import AsyncExitStack
-from typing import Final, cast
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
 from urllib.parse import urlsplit
 
 import msgspec
 
 from hibernaut.clock import Clock
-from hibernaut.engine.remote import Remote
+from hibernaut.engine.servers import Remote
 from hibernaut.errors import ConfigurationError, MalformedInput
 from hibernaut.rap.servers import RemoteServer, servers_by_name
-from hibernaut.rap.tool_servers import ToolServers
 from hibernaut.rap.wire import check_address
 from hibernaut.stores.protocol import Store
 from hibernaut.tools.tokens import KeyRing
 
-Servers = Iterable["RemoteServer | str"] | ToolServers
+Servers: TypeAlias = "Iterable[RemoteServer | str] | ToolServers"
 """Tool servers as a program gives them."""
 
-Configured = dict[str, "RemoteServer"] | ToolServers
+Configured: TypeAlias = "dict[str, RemoteServer] | ToolServers"
 """The same, looked at."""
+
+if TYPE_CHECKING:
+    from hibernaut.rap.tool_servers import ToolServers
 
 logger = logging.getLogger(__name__)
 

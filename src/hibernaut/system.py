@@ -18,7 +18,7 @@ from hibernaut.engine.answering import answer as answer_question
 from hibernaut.engine.history import chain_start
 from hibernaut.engine.live import LiveFeed
 from hibernaut.engine.local import LOOK_EVERY, LocalEngine
-from hibernaut.engine.remote import Remote
+from hibernaut.engine.servers import Remote
 from hibernaut.engine.step import StepEngine, StepResult
 from hibernaut.errors import (
     AlreadyAnswered,

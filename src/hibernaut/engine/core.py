@@ -9,9 +9,8 @@ from hibernaut.clock import Clock
 from hibernaut.engine.dispatcher import Dispatcher
 from hibernaut.engine.launches import Launches
 from hibernaut.engine.live import LiveFeed
-from hibernaut.engine.remote import Remote
+from hibernaut.engine.servers import Remote
 from hibernaut.engine.slice import SliceRunner
-from hibernaut.engine.toolsets import Toolsets
 from hibernaut.errors import StaleClaim, StoreError
 from hibernaut.models.protocol import ModelSource
 from hibernaut.stores.protocol import Claim, EffectRow, Owner, Store
@@ -54,7 +53,11 @@ class Engine:
         self.store = store
         self.owner = owner
         self.clock = clock
-        toolsets = Toolsets(remote.servers, store) if remote is not None else None
+        toolsets = None
+        if remote is not None:
+            from hibernaut.engine.toolsets import Toolsets  # noqa: PLC0415  # most programs have no tool servers
+
+            toolsets = Toolsets(remote.servers, store)
         self.dispatcher = Dispatcher(
             store, owner, tools, feed, clock, tasks, keeps=keeps, on_rest=on_rest, remote=remote, toolsets=toolsets
         )

@@ -13,16 +13,15 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mappi
 from contextlib import aclosing
 from functools import partial
 from itertools import count
-from typing import TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import msgspec
 
 from hibernaut.clock import Clock
 from hibernaut.engine.asking import Asking, answers_of
 from hibernaut.engine.live import LiveFeed
-from hibernaut.engine.remote import Remote, RemoteCalls
 from hibernaut.engine.resuming import BEGINNING, LastEvent, last_event
-from hibernaut.engine.toolsets import Toolsets
+from hibernaut.engine.servers import Remote
 from hibernaut.engine.work import Work, work_of
 from hibernaut.engine.workers import Workers
 from hibernaut.errors import StoreError
@@ -38,6 +37,10 @@ from hibernaut.tools.results import outcome as outcome_of
 from hibernaut.tools.threads import Threads
 from hibernaut.tools.tokens import Grant, KeyRing, sign
 from hibernaut.tools.tool import AnyTool
+
+if TYPE_CHECKING:
+    from hibernaut.engine.remote import RemoteCalls
+    from hibernaut.engine.toolsets import Toolsets
 
 logger = logging.getLogger(__name__)
 
@@ -102,7 +105,7 @@ class Dispatcher:
         keeps: bool,
         on_rest: Callable[[], None] = lambda: None,
         remote: Remote | None = None,
-        toolsets: Toolsets | None = None,
+        toolsets: "Toolsets | None" = None,
     ) -> None:
         self._store = store
         self._owner = owner
@@ -123,7 +126,9 @@ class Dispatcher:
         self._asking = Asking(store, feed, clock, self._retry, self._abandon, keeps=keeps)
         self._remote: RemoteCalls | None = None
         if remote is not None and toolsets is not None:
-            self._remote = RemoteCalls(
+            from hibernaut.engine.remote import RemoteCalls as Calls  # noqa: PLC0415  # most programs have no servers
+
+            self._remote = Calls(
                 remote,
                 toolsets,
                 store,
@@ -206,7 +211,7 @@ class Dispatcher:
         if self._remote is not None and (self._looking is None or self._looking.done()) and not self._ending:
             self._looking = self._tasks.create_task(self._look_after(self._remote, before))
 
-    async def _look_after(self, remote: RemoteCalls, before: int) -> None:
+    async def _look_after(self, remote: "RemoteCalls", before: int) -> None:
         try:
             await remote.look_after(before)
         except StoreError:

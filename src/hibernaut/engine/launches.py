@@ -1,19 +1,22 @@
 """What a thread was launched with, made ready for use: configurations by digest, their tools found again by name."""
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import replace
 
-from hibernaut.engine.toolsets import Toolsets
 from hibernaut.errors import StoreCorrupt
 from hibernaut.kernel.config import LaunchConfig, decode_config
 from hibernaut.kernel.sizes import frame_tokens
-from hibernaut.rap.manifest import Clash
 from hibernaut.stores.protocol import Store
 from hibernaut.tools.builtin import BUILT_IN
 from hibernaut.tools.table import Entry, ToolTable
 from hibernaut.tools.tool import AnyTool
+
+if TYPE_CHECKING:
+    from hibernaut.engine.toolsets import Toolsets
+    from hibernaut.rap.manifest import Clash
 
 MOST_EQUIPPED = 1_024
 """Launches with the tools of servers that are kept ready."""
@@ -26,14 +29,14 @@ class Launch(msgspec.Struct, frozen=True):
     table: ToolTable
     frame: int = 0
     """Tokens that its instructions and its tools take of every prompt, as estimated."""
-    clashes: tuple[Clash, ...] = ()
+    clashes: "tuple[Clash, ...]" = ()
     """Tools of servers that are refused for their names."""
 
 
 class Launches:
     """Finds launch configurations. They never change, so each is read and prepared once."""
 
-    def __init__(self, store: Store, tools: Mapping[str, AnyTool], toolsets: Toolsets | None = None) -> None:
+    def __init__(self, store: Store, tools: Mapping[str, AnyTool], toolsets: "Toolsets | None" = None) -> None:
         self._store = store
         self._tools = tools
         self._toolsets = toolsets

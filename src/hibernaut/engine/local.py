@@ -9,7 +9,7 @@ import msgspec
 from hibernaut.clock import Clock
 from hibernaut.engine.core import Engine
 from hibernaut.engine.live import LiveFeed
-from hibernaut.engine.remote import Remote
+from hibernaut.engine.servers import Remote
 from hibernaut.engine.workers import Workers
 from hibernaut.errors import StoreError
 from hibernaut.messages.inputs import USER, Command, Delivered, UserText

@@ -14,6 +14,7 @@ import msgspec
 from hibernaut.clock import Clock
 from hibernaut.codec import sha256
 from hibernaut.engine.asking import Retry
+from hibernaut.engine.servers import Remote
 from hibernaut.engine.toolsets import Toolsets
 from hibernaut.engine.work import Work, work_of
 from hibernaut.errors import HibernautError
@@ -25,9 +26,8 @@ from hibernaut.rap.limits import CALL_TOKEN_LIFE
 from hibernaut.rap.manifest import RemoteTool, Toolset
 from hibernaut.rap.replies import NoAnswer, Reply
 from hibernaut.rap.requests import AskStatus, CloseThread, Invocation, Selected
-from hibernaut.rap.tool_servers import ToolServers
 from hibernaut.stores.protocol import EffectRow, Store
-from hibernaut.tools.tokens import KINDS, Grant, KeyRing, sign
+from hibernaut.tools.tokens import KINDS, Grant, sign
 
 logger = logging.getLogger(__name__)
 
@@ -67,18 +67,6 @@ class Ending(Protocol):
     def __call__(self, effect: Effect, thread_id: str, text: str, *, subscription: bool) -> Awaitable[None]:
         """Do it."""
         ...
-
-
-class Remote(msgspec.Struct, frozen=True):
-    """Tool servers, and how they reach the runtime."""
-
-    servers: ToolServers
-    public: str
-    """The base URL of the receiver of callbacks."""
-    keys: KeyRing
-    """What signs their tokens."""
-    moved: bool = False
-    """Calls that are open were told another address."""
 
 
 class RemoteCalls:

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import replace
@@ -14,7 +15,6 @@ from hibernaut.engine.dispatcher import Dispatcher, is_asked_to_end
 from hibernaut.engine.images import fit_images
 from hibernaut.engine.launches import Launch, Launches
 from hibernaut.engine.live import LiveFeed, LiveTurn
-from hibernaut.engine.toolsets import Toolsets
 from hibernaut.engine.transcripts import HotTranscript, Transcripts
 from hibernaut.engine.work import Work, work_for
 from hibernaut.errors import ConfigurationError, ModelError
@@ -33,6 +33,9 @@ from hibernaut.models.errors import ConnectionLost, ModelDefect, Refused
 from hibernaut.models.protocol import Model, ModelInfo, ModelRequest, ModelSource
 from hibernaut.stores.protocol import Claim, Store
 from hibernaut.version import build
+
+if TYPE_CHECKING:
+    from hibernaut.engine.toolsets import Toolsets
 
 logger = logging.getLogger(__name__)
 
@@ -137,7 +140,7 @@ class SliceRunner:
         feed: LiveFeed,
         clock: Clock,
         note_due: Callable[[int], None],
-        toolsets: Toolsets | None = None,
+        toolsets: "Toolsets | None" = None,
     ) -> None:
         self._store = store
         self._toolsets = toolsets
@@ -284,7 +287,7 @@ class SliceRunner:
             self._note(one.asked, name, attempt, launch, one.known)
             await self._complete(one, draft, launch, chosen, pressure, streaming)
 
-    async def _equip(self, toolsets: Toolsets, draft: Draft, launch: Launch) -> Launch:
+    async def _equip(self, toolsets: "Toolsets", draft: Draft, launch: Launch) -> Launch:
         """Give a thread the tools of servers, and ask those that it has nothing of yet."""
         head = draft.head
         if wanted := toolsets.wanted(launch.config.servers, head.toolsets):
