@@ -155,6 +155,7 @@ async def test_what_is_not_for_the_receiver_is_refused_before_anything_is_read()
         assert await asked("Content-Type: text/plain") == (415, "content_type_refused")
         assert await asked(length=1_001) == (413, "too_large")
         assert await asked(path="/rap/callback/forged") == (401, "token_refused")
+        assert await asked(path=f"/rap/callback/{token(expires=START)}") == (401, "token_refused")
         assert await asked(path="/rap/callback/") == (401, "token_refused")
         assert b"\r\nallow: POST\r\n" in await there.raw(request(method="DELETE"))
 
@@ -436,7 +437,7 @@ async def test_the_log_tells_of_refusals_but_not_of_each_and_never_what_was_sent
     assert lines[0] == "a callback from 127.0.0.1 for call call_a of thread t was refused: 400 malformed_input"
     assert lines[-2:] == [
         "5 more callbacks were refused",
-        "a callback from 127.0.0.1 was refused: 401 token_refused",
+        "a callback from 127.0.0.1 for call call_a of thread t was refused: 401 token_refused",
     ]
     assert not any(secret in caplog.text for secret in ("a secret", token(), token(expires=START + 1)))
 

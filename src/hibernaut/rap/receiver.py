@@ -221,12 +221,12 @@ class CallbackReceiver:
         Raises:
             _Gone: its sender hung up. HibernautError: it was not stored.
         """
+        if post.grant is not None and post.grant.is_over(self._clock.now()):
+            await self._check_lasts(post.grant)
         body = await self._read(post)
         callback = await _work(len(body), partial(decode_callback, body, self._limits))
         if post.grant is not None:
             post.grant.check(*scope_of(callback))
-            if post.grant.is_over(self._clock.now()):
-                await self._check_lasts(post.grant)
         if isinstance(callback, ViewUpdate):
             await self._show(callback, post.grant)
         elif isinstance(callback, SubscriptionEvent) and not callback.event_id:
@@ -241,8 +241,8 @@ class CallbackReceiver:
         Raises:
             TokenRefused: the call is none.
         """
-        status, head = await self._heads.join(grant.thread_id)
-        call = standings(head).get(grant.call_id) if status and status != "closed" else None
+        status, head = await self._heads.join(clean(grant.thread_id))
+        call = standings(head).get(clean(grant.call_id)) if status and status != "closed" else None
         if call is None or call.state != "subscribed":
             raise TokenRefused(EXPIRED)
 
