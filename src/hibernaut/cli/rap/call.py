@@ -175,22 +175,23 @@ class Conversation:
 
     async def run(self) -> int:
         """Make the call and see it through; return the exit code. One that is not over in the end is cancelled."""
+        try:
+            return await self._make() or await self._follow()
+        finally:
+            if self._code is None:
+                await self._peer.cancel(self._sent.group_id, self._sent.id)
+
+    async def _make(self) -> int:
+        """Send the invocation, and return 0 if it was acknowledged."""
         answered = await self._peer.invoke(self._sent, self._sent.id)
         if answered.status is None:
             click.echo(f"Error: {safe(answered.why)}", err=True)
             return NO_ANSWER
         if not is_taken(answered):
-            why = refusal(self._wish.tool, self._peer.endpoint, answered.status, answered.body)
-            click.echo(safe(why), err=True)
+            self._code = REFUSED
+            click.echo(safe(refusal(self._wish.tool, self._peer.endpoint, answered.status, answered.body)), err=True)
             return REFUSED
-        over = False
-        try:
-            code = await self._follow()
-            over = self._code is not None
-        finally:
-            if not over:
-                await self._peer.cancel(self._sent.group_id, self._sent.id)
-        return code
+        return ANSWERED
 
     async def _follow(self) -> int:
         place = 0

@@ -12,7 +12,7 @@ from hibernaut.rap.check.findings import Finding, Findings, Report
 from hibernaut.rap.check.peer import Peer
 from hibernaut.rap.check.receiver import Receiver
 from hibernaut.rap.check.rules import A_CALL, BY_ID, RULES
-from hibernaut.rap.check.session import Session, Settings, is_taken, together
+from hibernaut.rap.check.session import Session, Settings, together
 from hibernaut.rap.listening import listening
 
 
@@ -124,5 +124,5 @@ def _nothing_tried(session: Session, why: str, *but: str) -> None:
 async def _tidy(session: Session) -> None:
     """Close the threads of calls that may still be at work, so that the check leaves none behind."""
     special = {name for name, _ in (*session.settings.slow, *session.settings.subscribe, *session.settings.choose)}
-    left = [call for call in session.calls if call.sent.operation in special and is_taken(call.answered)]
-    await together(*(session.peer.close_thread(call.sent.group_id) for call in left))
+    left = [call.group_id for call in session.sent if call.operation in special]
+    await together(*map(session.peer.close_thread, left))

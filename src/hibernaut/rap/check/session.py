@@ -72,6 +72,8 @@ class Session:
         self.toolset: Toolset | None = None
         self.sample: Named | None = None
         """A call that is known to be answered by a callback, and does no harm."""
+        self.sent: list[Invocation] = []
+        """Calls that may have arrived, acknowledged or not."""
         self.calls: list[Call] = []
         self.manifest: Answered | None = None
 
@@ -104,6 +106,7 @@ class Session:
 
         What comes for it is looked at in the end.
         """
+        self.sent.append(call)
         answered = await self.peer.invoke(call, "" if plain else call.id, extra)
         made = Call(call, answered, inbox)
         self.calls.append(made)
