@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -168,6 +169,18 @@ async def test_what_no_runtime_would_take_is_told_to_the_author() -> None:
     async with server.lifespan():
         with pytest.raises(ConfigurationError, match="runs already"):
             server.tool(sleep)
+
+
+async def test_any_asgi_server_runs_it_with_its_lifespan(runtime: Runtime, tmp_path: Path) -> None:
+    server = a_server(state=tmp_path / "desk.db")
+    async with listening(server) as address:
+        runtime.server = address.url
+        assert (await runtime.toolset())["endpoint"] == f"{address.url}/rap/call"
+        await runtime.call("deploy-it", {"commit": "abc"})
+        assert [each["text"] for each in await runtime.gets()] == ["abc"]
+    with pytest.raises(ConfigurationError, match="could not be started"):
+        async with listening(a_server(state=tmp_path / "no" / "desk.db")):
+            pass
 
 
 async def test_a_server_without_its_lifespan_says_that_it_does_not_run(runtime: Runtime) -> None:

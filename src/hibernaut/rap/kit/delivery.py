@@ -165,9 +165,11 @@ class Delivery:
                 lane.busy = False
 
     async def _send_all(self, key: str, lane: _Lane) -> None:
+        owed: Owed | None = None
         while self._lanes.get(key) is lane:
-            lane.moved = False
-            owed = await self._state.next_callback(key)
+            if owed is None:
+                lane.moved = False
+                owed = await self._state.next_callback(key)
             if owed is None:
                 if lane.moved:
                     continue
@@ -183,13 +185,18 @@ class Delivery:
             if fate == "again" and self._clock.now() - owed.made < self._within:
                 self._put_off(key, lane, headers)
                 return
-            lane.tries = 0
-            lane.waiting = await self._state.settle(key, owed)
-            if lane.waiting < MOST_WAITING:
-                lane.room.set()
-            if fate != "taken":
-                logger.warning("a callback of call %s to %s is given up: %s", key, origin(url), why)
-                await self._refused(key, owed, why)
+            owed = await self._settle(key, lane, owed, "" if fate == "taken" else why)
+
+    async def _settle(self, key: str, lane: _Lane, owed: Owed, why: str) -> Owed | None:
+        """Note that a callback is not owed any more, and if it was given up (`why`) say so; return the next one."""
+        lane.tries = 0
+        lane.waiting, following = await self._state.settle(key, owed)
+        if lane.waiting < MOST_WAITING:
+            lane.room.set()
+        if why:
+            logger.warning("a callback of call %s to %s is given up: %s", key, origin(lane.url), why)
+            await self._refused(key, owed, why)
+        return following
 
     async def _post(self, url: str, owed: Owed) -> tuple[int | None, dict[str, str], str]:
         try:

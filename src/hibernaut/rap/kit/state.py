@@ -4,20 +4,18 @@ Each method is one transaction, durable when it returns. After a crash everythin
 of what did not. One process has the file at a time.
 """
 
-import asyncio
 import secrets
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final, Literal, Self, TypeVar
 
 import apsw
 import msgspec
 
-from hibernaut.errors import StoreBusy, StoreError, StoreFormatTooNew
+from hibernaut.errors import StoreError, StoreFormatTooNew
+from hibernaut.rap.kit.transactions import Transactions
 from hibernaut.rap.requests import Invocation
 from hibernaut.stores.queries import read_queries
-from hibernaut.stores.sqlite.failures import translate
 
 APPLICATION_ID: Final = 0x48424E4B
 """What SQLite's `application_id` says in these files: "HBNK"."""
@@ -86,12 +84,11 @@ class StoredAnswer(msgspec.Struct, frozen=True):
 
 
 class State:
-    """An open state file. All of it runs in a thread of its own, one transaction after the other."""
+    """An open state file."""
 
     def __init__(self, path: str) -> None:
         self._path = path
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="hibernaut-kit-state")
-        self._connection: apsw.Connection | None = None
+        self._transactions = Transactions(path, self._set_up)
         self.secret = b""
         """32 bytes that what only this server can know is derived from."""
 
@@ -106,7 +103,7 @@ class State:
         """
         state = cls(path)
         try:
-            state.secret = await state._hop(state._open)
+            await state._transactions.opened()
         except BaseException:
             await state.close()
             raise
@@ -114,10 +111,7 @@ class State:
 
     async def close(self) -> None:
         """Close the file."""
-        try:
-            await self._hop(self._close)
-        finally:
-            self._thread.shutdown(wait=False)
+        await self._transactions.close()
 
     # Calls
 
@@ -126,73 +120,73 @@ class State:
     ) -> StoredCall | None:
         """Store a call; return None if it is new, else the call that has this key, with the newer callback URL."""
 
-        def work() -> StoredCall | None:
-            rows = self._rows("read_call", key)
+        def work(do: _Queries) -> StoredCall | None:
+            rows = do("read_call", key)
             if not rows:
                 named = (key, invocation.group_id, invocation.id)
-                self._rows("add_call", *named, body, invocation.callback_url, base, token, now)
+                do("add_call", *named, body, invocation.callback_url, base, token, now)
                 return None
             known = _call(rows[0])
             if (known.invocation.group_id, known.invocation.id) == (invocation.group_id, invocation.id):
-                self._rows("set_callback_url", key, invocation.callback_url)
+                do("set_callback_url", key, invocation.callback_url)
                 if known.state == "over":
-                    self._rows("send_again", key, now)
+                    do("send_again", key, now)
             return known
 
-        return await self._transaction(work)
+        return await self._do(work)
 
     async def read_call(self, key: str) -> StoredCall | None:
         """Return a call."""
-        return _first(await self._transaction(lambda: self._rows("read_call", key)))
+        return _first(await self._do(lambda do: do("read_call", key)))
 
     async def find_token(self, token: str) -> StoredCall | None:
         """Return the call that a token answers."""
-        return _first(await self._transaction(lambda: self._rows("read_call_by_token", token)))
+        return _first(await self._do(lambda do: do("read_call_by_token", token)))
 
     async def open_calls(self) -> list[StoredCall]:
         """Return all calls that are not over, the oldest first."""
-        return [_call(row) for row in await self._transaction(lambda: self._rows("read_open_calls"))]
+        return [_call(row) for row in await self._do(lambda do: do("read_open_calls"))]
 
     async def is_alive(self, thread_id: str, call_id: str) -> bool:
         """Tell whether something is still to come of a call."""
-        return bool((await self._transaction(lambda: self._rows("read_alive", thread_id, call_id)))[0][0])
+        return bool((await self._do(lambda do: do("read_alive", thread_id, call_id)))[0][0])
 
     async def set_state(self, key: str, state: CallState) -> bool:
         """Note how far a call is; tell whether it is not over."""
-        return await self._transaction(lambda: self._changed("set_state", key, state))
+        return await self._do(lambda do: do.changed("set_state", key, state))
 
     async def cancel(self, thread_id: str, call_id: str, now: int) -> list[str]:
         """End calls and drop what they owe, all of a thread if `call_id` is empty, and return their keys."""
 
-        def work() -> list[str]:
-            keys = [row[0] for row in self._rows("find_unfinished", thread_id, call_id)]
+        def work(do: _Queries) -> list[str]:
+            keys = [row[0] for row in do("find_unfinished", thread_id, call_id)]
             for key in keys:
-                self._end(key, now)
-                self._rows("delete_callbacks", key)
+                do.changed("end_call", key, now)
+                do("delete_callbacks", key)
             return keys
 
-        return await self._transaction(work)
+        return await self._do(work)
 
     async def end(self, key: str, now: int) -> None:
         """End a call whose callbacks are not taken; what is owed is dropped."""
 
-        def work() -> None:
-            self._end(key, now)
-            self._rows("delete_callbacks", key)
+        def work(do: _Queries) -> None:
+            do.changed("end_call", key, now)
+            do("delete_callbacks", key)
 
-        await self._transaction(work)
+        await self._do(work)
 
     async def forget(self, now: int) -> None:
         """Delete calls that have been over for long."""
 
-        def work() -> bool:
-            keys = [row[0] for row in self._rows("find_forgotten", now - KEPT, MOST_KEPT, _FORGOTTEN_AT_ONCE)]
+        def work(do: _Queries) -> bool:
+            keys = [row[0] for row in do("find_forgotten", now - KEPT, MOST_KEPT, _FORGOTTEN_AT_ONCE)]
             for key in keys:
                 for query in ("delete_callbacks", "delete_questions", "delete_call"):
-                    self._rows(query, key)
+                    do(query, key)
             return len(keys) == _FORGOTTEN_AT_ONCE
 
-        while await self._transaction(work):
+        while await self._do(work):
             pass
 
     # Callbacks
@@ -202,34 +196,33 @@ class State:
     ) -> str | None:
         """Store a callback of a call, and what it makes of the call; return where it goes, None if the call is over."""
 
-        def work() -> str | None:
+        def work(do: _Queries) -> str | None:
             ends = kind in ("result", "final")
-            if not (self._end(key, now) if ends else self._changed("set_state", key, _STATES[kind])):
+            if not (do.changed("end_call", key, now) if ends else do.changed("set_state", key, _STATES[kind])):
                 return None
             if sequence:
-                self._rows("set_last_event", key, event_id, sequence)
-            return self._add_callback(key, kind, body, now)
+                do("set_last_event", key, event_id, sequence)
+            return do.add_callback(key, kind, body, now)
 
-        return await self._transaction(work)
+        return await self._do(work)
 
     async def waiting(self) -> list[tuple[str, int, str]]:
         """Return which calls owe callbacks, how many, and to where."""
-        return await self._transaction(lambda: self._rows("read_waiting"))
+        return await self._do(lambda do: do("read_waiting"))
 
     async def next_callback(self, key: str) -> Owed | None:
         """Return the first callback that a call owes."""
-        rows = await self._transaction(lambda: self._rows("read_next_callback", key))
-        return Owed(*rows[0]) if rows else None
+        return await self._do(lambda do: do.next_callback(key))
 
-    async def settle(self, key: str, owed: Owed) -> int:
-        """Note that a callback is no longer owed; return how many of its call still are."""
+    async def settle(self, key: str, owed: Owed) -> tuple[int, Owed | None]:
+        """Note that a callback is no longer owed; return how many of its call still are, and the next one."""
 
-        def work() -> int:
-            self._rows("keep_sent_callback" if owed.kind in _KEPT_WHEN_SENT else "delete_callback", owed.number)
-            count: int = self._rows("count_waiting", key)[0][0]
-            return count
+        def work(do: _Queries) -> tuple[int, Owed | None]:
+            do("keep_sent_callback" if owed.kind in _KEPT_WHEN_SENT else "delete_callback", owed.number)
+            count: int = do("count_waiting", key)[0][0]
+            return count, do.next_callback(key) if count else None
 
-        return await self._transaction(work)
+        return await self._do(work)
 
     # Questions
 
@@ -238,40 +231,39 @@ class State:
     ) -> StoredAnswer | None:
         """Store a question, and the callback that asks it unless it was asked before; None if the call is over."""
 
-        def work() -> StoredAnswer | None:
-            if not self._changed("set_state", key, "running"):
+        def work(do: _Queries) -> StoredAnswer | None:
+            if not do.changed("set_state", key, "running"):
                 return None
-            rows = self._rows("read_question", key, number)
+            rows = do("read_question", key, number)
             if rows:
                 return StoredAnswer(*rows[0])
-            self._rows("add_question", key, number, secret, choices, due)
-            return StoredAnswer(-1, due, self._add_callback(key, "question", body, now))
+            do("add_question", key, number, secret, choices, due)
+            return StoredAnswer(-1, due, do.add_callback(key, "question", body, now))
 
-        return await self._transaction(work)
+        return await self._do(work)
 
     async def find_question(self, secret: str) -> StoredQuestion | None:
         """Return the question of a secret, of several the open one; None if nobody waits or waited for it."""
-        rows = await self._transaction(lambda: self._rows("find_question", secret))
+        rows = await self._do(lambda do: do("find_question", secret))
         return StoredQuestion(*rows[0]) if rows else None
 
     async def answer(self, key: str, number: int, selected: int) -> bool:
         """Store the answer to a question; tell whether it had none."""
-        return await self._transaction(lambda: self._changed("answer_question", key, number, selected))
+        return await self._do(lambda do: do.changed("answer_question", key, number, selected))
 
     async def settle_question(self, key: str, number: int, default: int) -> int:
         """Let the default be the answer, unless there is one; return what it is."""
 
-        def work() -> int:
-            self._rows("answer_question", key, number, default)
-            rows = self._rows("read_question", key, number)
+        def work(do: _Queries) -> int:
+            do("answer_question", key, number, default)
+            rows = do("read_question", key, number)
             return rows[0][0] if rows else default
 
-        return await self._transaction(work)
+        return await self._do(work)
 
     # In the thread
 
-    def _open(self) -> bytes:
-        connection = self._connection = apsw.Connection(self._path)
+    def _set_up(self, connection: apsw.Connection) -> None:
         connection.pragma("locking_mode", "exclusive")
         application, number = connection.pragma("application_id"), connection.pragma("user_version")
         if connection.execute("SELECT count(*) FROM sqlite_schema").fetchall()[0][0] and application != APPLICATION_ID:
@@ -290,53 +282,39 @@ class State:
                     connection.execute(query)
                 connection.pragma("application_id", APPLICATION_ID)
                 connection.pragma("user_version", FORMAT)
-                self._rows("add_meta", "secret", secrets.token_bytes(32))
-            secret: bytes = self._rows("read_meta", "secret")[0][0]
-        return secret
+                connection.execute(_SQL["add_meta"], ("secret", secrets.token_bytes(32)))
+            self.secret = _Queries(connection)("read_meta", "secret")[0][0]
 
-    def _close(self) -> None:
-        if self._connection is not None:
-            self._connection.close(force=True)
-            self._connection = None
+    async def _do(self, work: Callable[["_Queries"], T]) -> T:
+        return await self._transactions.run(lambda connection: work(_Queries(connection)))
 
-    def _end(self, key: str, now: int) -> bool:
-        return self._changed("end_call", key, now)
 
-    def _add_callback(self, key: str, kind: CallbackKind, body: bytes, now: int) -> str:
-        self._rows("add_callback", key, kind, body, now)
-        url: str = self._rows("read_callback_url", key)[0][0]
-        return url
+class _Queries:
+    """The queries, on a connection. It is called with one and returns the rows."""
 
-    def _changed(self, query: str, *bindings: Any) -> bool:
-        self._rows(query, *bindings)
-        return self._connection is not None and self._connection.changes() > 0
+    __slots__ = ("_connection",)
 
-    def _rows(self, query: str, *bindings: Any) -> list[Any]:
-        if self._connection is None:
-            raise StoreError(f"the state {self._path} is closed")
+    def __init__(self, connection: apsw.Connection) -> None:
+        self._connection = connection
+
+    def __call__(self, query: str, *bindings: Any) -> list[Any]:
         return self._connection.execute(_SQL[query], bindings).fetchall()
 
-    async def _transaction(self, work: Callable[[], T]) -> T:
-        def transact() -> T:
-            if self._connection is None:
-                raise StoreError(f"the state {self._path} is closed")
-            with self._connection:
-                result = work()
-            return result  # noqa: RET504  # it counts once the transaction is durable
+    def next_callback(self, key: str) -> Owed | None:
+        """Return the first callback that a call owes."""
+        rows = self("read_next_callback", key)
+        return Owed(*rows[0]) if rows else None
 
-        return await self._hop(transact)
+    def changed(self, query: str, *bindings: Any) -> bool:
+        """Run a query that writes; tell whether it changed anything."""
+        self(query, *bindings)
+        return self._connection.changes() > 0
 
-    async def _hop(self, work: Callable[[], T]) -> T:
-        try:
-            # Whoever is cancelled meanwhile has decided already: what is to be written is written.
-            return await asyncio.shield(asyncio.get_running_loop().run_in_executor(self._thread, work))
-        except apsw.Error as error:
-            problem = translate(error, self._path)
-            if isinstance(problem, StoreBusy):
-                raise StoreBusy(
-                    f"the state {self._path} is held by another process: stop it, or name another file"
-                ) from error
-            raise problem from error
+    def add_callback(self, key: str, kind: CallbackKind, body: bytes, now: int) -> str:
+        """Store a callback and return where it goes."""
+        self("add_callback", key, kind, body, now)
+        url: str = self("read_callback_url", key)[0][0]
+        return url
 
 
 _STATES: Final[dict[CallbackKind, CallState]] = {
