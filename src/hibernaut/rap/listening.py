@@ -71,7 +71,7 @@ async def listening(app: App, host: str = LOOPBACK, port: int = 0) -> AsyncItera
     bound = _bind(host, port)
     try:
         server = Server(config)
-        serving = asyncio.create_task(server.serve([bound]))
+        serving = asyncio.create_task(_serve(server, bound))
         try:
             await _until_started(server, serving)
             yield Address(*bound.getsockname()[:2])
@@ -96,6 +96,13 @@ def _bind(host: str, port: int) -> socket.socket:
         bound.close()
         raise ConfigurationError(f"nobody can listen at {host!r}, port {port}: {error}") from error
     return bound
+
+
+async def _serve(server: Any, bound: socket.socket) -> None:
+    try:
+        await server.serve([bound])
+    except SystemExit as error:  # uvicorn would have the program end when an app cannot be started
+        raise ConfigurationError("the app could not be started; the log says why") from error
 
 
 async def _until_started(server: Any, serving: "asyncio.Task[None]") -> None:
