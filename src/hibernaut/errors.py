@@ -9,7 +9,9 @@
     │   ├── TokenRefused        a callback token that is forged, foreign or expired
     │   ├── AlreadyAnswered     the call, or the question, has its answer
     │   ├── UnknownQuestion     no such question for this tenant
-    │   └── QuestionOver        the question needs no answer any more
+    │   ├── QuestionOver        the question needs no answer any more
+    │   ├── NotAtRest           the tree cannot be moved as it is: it may still change
+    │   └── ThreadExists        there is such a thread already
     ├── ConfigurationError      the embedding program is set up wrongly
     │   └── ToolDefinitionError a function cannot be a tool
     ├── ToolError               raised by a tool: its text is the model's error result
@@ -20,11 +22,15 @@
     │   ├── StoreFormatTooNew   written by a newer version
     │   └── StaleClaim          the writer lost its claim on the thread
     ├── ModelError              a completion did not happen; see `hibernaut.models.errors`
+    ├── MoveFailed              a tree was not moved; it goes on where it was
+    │   ├── ServersNotMoved     tool servers did not move their state
+    │   └── MoveUnfinished      it is in both places, and frozen in both
     └── VerificationFailed      a chain of receipts does not match what is stored
 
 Every class has a stable `code` for wires and logs.
 """
 
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 
@@ -111,6 +117,22 @@ class QuestionOver(InputRefused):
         self.why = why
 
 
+class NotAtRest(InputRefused):
+    """The tree may still change, so it cannot be taken away as it is. The text says what to do."""
+
+    code = "not_at_rest"
+
+
+class ThreadExists(InputRefused):
+    """There is such a thread already, and it stays as it is."""
+
+    code = "thread_exists"
+
+    def __init__(self, thread_id: str) -> None:
+        super().__init__(f"there is a thread {thread_id!r} already; delete it, or leave it where it is")
+        self.thread_id = thread_id
+
+
 class ConfigurationError(HibernautError):
     """The embedding program is set up wrongly."""
 
@@ -171,6 +193,31 @@ class ModelError(HibernautError):
     code = "model"
     retryable: ClassVar[bool] = False
     retry_after: int = 0
+
+
+class MoveFailed(HibernautError):
+    """A tree was not moved. Its threads are where they were, with the status they had."""
+
+    code = "move_failed"
+
+
+class ServersNotMoved(MoveFailed):
+    """Tool servers did not move their state. `failures` says why, by the server's name; `moved` are those that did."""
+
+    code = "servers_not_moved"
+
+    def __init__(self, failures: Mapping[str, Exception], moved: Sequence[str]) -> None:
+        reasons = "; ".join(f"{name}: {str(error) or type(error).__name__}" for name, error in failures.items())
+        done = f" These have moved it already: {', '.join(moved)}." if moved else ""
+        super().__init__(f"the thread stays, since its tool servers did not all move their state: {reasons}.{done}")
+        self.failures = dict(failures)
+        self.moved = tuple(moved)
+
+
+class MoveUnfinished(MoveFailed):
+    """The tree is at the destination and still at the source, frozen in both. Moving it again ends that."""
+
+    code = "move_unfinished"
 
 
 class VerificationFailed(HibernautError):

@@ -65,13 +65,19 @@ def excluding(known: bytes | bytearray, digest: bytes) -> bytes | bytearray:
 
 def _table(cells: bytes) -> bytearray:
     """Return a table that is about half full of the digests in these cells."""
-    digests = [cell for n in range(0, len(cells), 16) if (cell := cells[n : n + 16]) not in (_FREE, _REMOVED)]
+    digests = digests_of(cells)
     table = bytearray(16 + len(digests) * 32)
     for digest in digests:
         at = _cell(table, digest)
         table[at : at + 16] = digest
     table[:16] = len(digests).to_bytes(16, "big")
     return table
+
+
+def digests_of(known: bytes | bytearray) -> list[bytes]:
+    """Return the digests of a set."""
+    cells = known if isinstance(known, bytes) else bytes(known[16:])
+    return [cell for n in range(0, len(cells), 16) if (cell := cells[n : n + 16]) not in (_FREE, _REMOVED)]
 
 
 def count_known(known: bytes | bytearray) -> int:

@@ -23,6 +23,7 @@ from hibernaut.errors import StaleClaim
 from hibernaut.kernel.commit import Blob, NewThread, SliceCommit
 from hibernaut.kernel.head import Status
 from hibernaut.messages.inputs import EVENT, RESULT, USER, Delivered, InputMessage, encode_input, urgency
+from hibernaut.stores.archive import MessageRecord, ThreadRecord
 from hibernaut.stores.arena import Arena
 from hibernaut.stores.known import digest_of as _digest
 from hibernaut.stores.known import excluding as _without
@@ -30,7 +31,8 @@ from hibernaut.stores.known import has as _has
 from hibernaut.stores.known import including as _with
 from hibernaut.stores.letters import SHORT, LongInbox, changed, named
 from hibernaut.stores.memory_beside import MemoryBeside
-from hibernaut.stores.memory_trees import MemoryTrees
+from hibernaut.stores.memory_engines import FROZEN, Engine
+from hibernaut.stores.memory_moves import MemoryMoves
 from hibernaut.stores.owners import certainly_gone, process_name
 from hibernaut.stores.protocol import (
     DEAD_AFTER,
@@ -63,18 +65,6 @@ class _Letter(msgspec.Struct, gc=False, eq=False):
 _Inbox = list[_Letter] | LongInbox[_Letter] | None
 
 
-class _Engine(msgspec.Struct, eq=False):
-    """What the store knows of an engine. `silent`: it left or counts as dead; its claims stand in the queues again."""
-
-    engine_id: str
-    process: str
-    seen: int
-    claims: set[str]
-    effects: dict[str, None]
-    """Request ids of the `pending` and `sent` effects that it holds."""
-    silent: bool = False
-
-
 class _Wake(msgspec.Struct, frozen=True, gc=False, eq=False):
     """The place of a thread in the queues. An entry whose ticket is not its thread's is outdated."""
 
@@ -101,7 +91,7 @@ class _Thread(msgspec.Struct, gc=False, eq=False):
     effects: tuple[str, ...] = ()
     token: int = 0
     tries: int = 0
-    owner: _Engine | None = None
+    owner: Engine | None = None
     not_before: int = 0
     continues: int | None = None
     """The moment of the commit that said so."""
@@ -109,7 +99,7 @@ class _Thread(msgspec.Struct, gc=False, eq=False):
     """None while there is nothing to do, or while a living engine has the claim."""
 
     def is_woken_by(self, letter: _Letter) -> bool:
-        return self.status == "open" or letter.urgency == USER
+        return self.owner is not FROZEN and (self.status == "open" or letter.urgency == USER)
 
     def hand_over(self, now: int) -> tuple[Delivered, ...]:
         """Return what a claim gives. A short inbox never holds too many for one."""
@@ -122,7 +112,7 @@ _Entry = tuple[int, int, _Thread]
 """Moment or rank, ticket, thread."""
 
 
-class MemoryStore(MemoryBeside, MemoryTrees):
+class MemoryStore(MemoryBeside, MemoryMoves):
     """Keeps threads in this process. See the module's text."""
 
     def __init__(self) -> None:
@@ -131,7 +121,7 @@ class MemoryStore(MemoryBeside, MemoryTrees):
         self._timers: list[_Entry] = []
         self._tickets = 0
         self._scheduled = 0
-        self._engines: dict[str, _Engine] = {}
+        self._engines: dict[str, Engine] = {}
         self._effects: dict[str, EffectRow] = {}
         self._configs: dict[bytes, bytes] = {}
         self._blobs: dict[bytes, bytes] = {}
@@ -147,6 +137,7 @@ class MemoryStore(MemoryBeside, MemoryTrees):
         self._notes: dict[str, bytes] = {}
         self._first_token = 0
         self._secret = secrets.token_bytes(32)
+        self._old_secrets: dict[bytes, None] = {}
         self._process = process_name(os.getpid())
 
     async def create(self, threads: Sequence[NewThread], messages: Sequence[InputMessage], now: int) -> list[Outcome]:
@@ -285,7 +276,7 @@ class MemoryStore(MemoryBeside, MemoryTrees):
         adopted: list[EffectRow] = []
         among = None if threads is None else self._with_trees(threads)
         for engine in [engine for engine in self._engines.values() if engine.silent]:
-            wanted = (one for one in engine.effects if among is None or self._effects[one].thread_id in among)
+            wanted = (one for one in engine.effects if self._may_be_adopted(self._effects[one].thread_id, among))
             for request_id in list(islice(wanted, max(limit - len(adopted), 0))):
                 row = msgspec.structs.replace(self._effects[request_id], owner=adopter.engine_id)
                 self._effects[request_id] = row
@@ -401,6 +392,19 @@ class MemoryStore(MemoryBeside, MemoryTrees):
                 if parent in self._threads and parent != thread.thread_id:
                     thread.tenant = self._threads[parent].tenant
                     self._trees.add(thread.thread_id, parent)
+
+    def _restored(self, record: ThreadRecord, inbox: Sequence[tuple[MessageRecord, InputMessage]]) -> _Thread:
+        letters = [_Letter(message, one.accepted, one.due, one.urgency, one.deferred) for one, message in inbox]
+        return _Thread(
+            record.thread_id,
+            sys.intern(record.tenant),
+            _exact(record.head),
+            record.created,
+            record.updated,
+            record.version,
+            inbox=(LongInbox(letters) if len(letters) > SHORT else letters) or None,
+            continues=record.continues,
+        )
 
     def _keep(self, shelf: dict[bytes, bytes], digest: bytes, data: bytes) -> None:
         if shelf.setdefault(digest, data) is data:
@@ -521,7 +525,7 @@ class MemoryStore(MemoryBeside, MemoryTrees):
 
     # Engines and what they hold.
 
-    def _grant(self, thread: _Thread, engine: _Engine, now: int) -> Claim:
+    def _grant(self, thread: _Thread, engine: Engine, now: int) -> Claim:
         self._withdraw(thread)
         if thread.owner is not None:
             thread.owner.claims.discard(thread.thread_id)
@@ -531,16 +535,16 @@ class MemoryStore(MemoryBeside, MemoryTrees):
         thread.tries += 1
         return Claim(thread.thread_id, thread.token, thread.tries, thread.version, thread.head, thread.hand_over(now))
 
-    def _held(self, claim: Claim) -> tuple[_Thread, _Engine]:
+    def _held(self, claim: Claim) -> tuple[_Thread, Engine]:
         thread = self._threads.get(claim.thread_id)
         if thread is None or thread.owner is None or thread.token != claim.token:
             raise StaleClaim(f"the claim {claim.token} on {claim.thread_id!r} is over")
         return thread, thread.owner
 
-    def _register(self, owner: Owner, now: int) -> _Engine:
+    def _register(self, owner: Owner, now: int) -> Engine:
         engine = self._engines.get(owner.engine_id)
         if engine is None:
-            engine = _Engine(owner.engine_id, owner.process, now, set(), {})
+            engine = Engine(owner.engine_id, owner.process, now, set(), {})
             self._engines[owner.engine_id] = engine
         engine.seen = now
         if engine.silent:
@@ -561,7 +565,7 @@ class MemoryStore(MemoryBeside, MemoryTrees):
                 del self._engines[engine.engine_id]
         self._tell()
 
-    def _owe(self, thread: _Thread, owner: _Engine, request_id: str, row: EffectRow) -> None:
+    def _owe(self, thread: _Thread, owner: Engine, request_id: str, row: EffectRow) -> None:
         if request_id not in self._effects:
             self._effects[request_id] = row
             owner.effects[request_id] = None

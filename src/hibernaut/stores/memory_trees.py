@@ -10,6 +10,7 @@ from hibernaut.kernel.head import Status
 from hibernaut.messages.inputs import encode_input
 from hibernaut.stores.arena import Arena
 from hibernaut.stores.known import count_known
+from hibernaut.stores.memory_engines import FROZEN
 from hibernaut.stores.protocol import EffectRow, ThreadRow
 from hibernaut.stores.references import digests_in, still_free
 from hibernaut.stores.trees import Member, Trees, prunable
@@ -39,6 +40,9 @@ class MemoryTrees(ABC):
     def _forget_views(self, thread_id: str) -> None: ...
 
     @abstractmethod
+    def _is_unchanged(self, root: str, digest: bytes) -> bool: ...
+
+    @abstractmethod
     def _drop_effect(self, request_id: str) -> EffectRow | None: ...
 
     def _with_trees(self, names: Iterable[str]) -> dict[str, None]:
@@ -65,8 +69,10 @@ class MemoryTrees(ABC):
     async def count_living(self, root: str) -> int:
         return self._trees.living(root)
 
-    async def delete(self, root: str) -> int:
+    async def delete(self, root: str, *, unchanged: bytes = b"") -> int:
         if root not in self._threads or not self._trees.is_root(root):
+            return 0
+        if unchanged and not self._is_unchanged(root, unchanged):
             return 0
         return self._remove(list(self._trees.members(root)))
 
@@ -95,7 +101,8 @@ class MemoryTrees(ABC):
         name = thread.thread_id
         moments, place = (thread.created, thread.updated), self._trees.place(name)
         waiting, asking = len(thread.inbox or ()), self._asking.get(name, 0)
-        return ThreadRow(name, thread.tenant, thread.status, thread.head, *moments, waiting, *place, asking)
+        frozen = thread.owner is FROZEN
+        return ThreadRow(name, thread.tenant, thread.status, thread.head, *moments, waiting, *place, asking, frozen)
 
     def _set_status(self, thread: "_Thread", status: Status) -> None:
         if thread.status != status and "closed" in (thread.status, status):

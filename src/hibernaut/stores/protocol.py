@@ -4,14 +4,14 @@ The store is the queue. The truth about what is ready lies in its rows: inboxes 
 token per thread. Every method is one transaction: when it returns, what it did is durable and visible to all
 processes; when it raises, nothing of it happened. Methods may be called from any task at any time.
 
-A thread is *ready* when it is not claimed by a living engine, is not closed, and either has a due message that
-its status lets wake it (all for `open`; only user text and commands, urgency `USER`, for `stopped` and
+A thread is *ready* when it is not claimed by a living engine, is neither frozen nor closed, and either has a due
+message that its status lets wake it (all for `open`; only user text and commands, urgency `USER`, for `stopped` and
 `parked`) or its last commit said that it `continues`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from enum import Enum
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import msgspec
 
@@ -19,6 +19,9 @@ from hibernaut.errors import TooLarge
 from hibernaut.kernel.commit import Blob, Effect, NewThread, SliceCommit
 from hibernaut.kernel.head import Status
 from hibernaut.messages.inputs import Delivered, InputMessage
+
+if TYPE_CHECKING:
+    from hibernaut.stores.archive import Record
 
 URGENCY_PENALTY = (0, 250, 1_000, 4_000)
 """Milliseconds by which each class of urgency (user, result, event, upkeep) is treated as if it had come later.
@@ -39,7 +42,7 @@ class Outcome(Enum):
     DUPLICATE = "duplicate"
     """Its message id is in the thread's inbox or was consumed before. Nothing changed."""
     HELD = "held"
-    """Stored, but the thread is stopped or parked: it is read when the thread is resumed."""
+    """Stored, but the thread is stopped, parked or frozen: it is read when the thread goes on."""
     CLOSED = "closed"
     """The thread is closed. Nothing changed."""
     UNKNOWN = "unknown"
@@ -120,6 +123,8 @@ class ThreadRow(msgspec.Struct, frozen=True):
     """The thread at the top of its tree; "" for a root."""
     asking: int = 0
     """Questions of it that wait for a person."""
+    frozen: bool = False
+    """Nothing runs it, whatever comes, until its tree is thawed."""
 
 
 class ViewRow(msgspec.Struct, frozen=True):
@@ -231,7 +236,7 @@ class Store(Protocol):
     async def start_effects(self, owner: Owner, request_ids: Sequence[str]) -> list[str]:
         """Mark `pending` effects that this owner holds as `sent`; return those it may now perform.
 
-        An effect that is gone, begun or held by another living engine is left out.
+        An effect that is gone, begun, held by another living engine, or of a frozen thread is left out.
         """
         ...
 
@@ -250,7 +255,7 @@ class Store(Protocol):
 
         With `threads` (roots), only effects of those and of the threads below them.
 
-        Their owner is the adopter from now on; `accepted` ones are left alone.
+        Their owner is the adopter from now on; `accepted` ones and those of frozen threads are left alone.
         """
         ...
 
@@ -322,8 +327,46 @@ class Store(Protocol):
         """Return how many descendants of a root are not closed. Cheap: it is asked before a thread is made."""
         ...
 
-    async def delete(self, root: str) -> int:
+    async def freeze(self, root: str) -> int:
+        """Let nothing run in a tree until it is thawed; return how many of its threads were not frozen before.
+
+        Nothing in it ends: calls, questions, subscriptions and timers stay as they are, and what comes is held, what
+        people say too. A claim on one of its threads is lost. Its `pending` effects are nobody's; those that were begun
+        go on. What is no root is left as it is.
+        """
+        ...
+
+    async def thaw(self, root: str) -> int:
+        """Let a frozen tree go on where it was; return how many of its threads were frozen."""
+        ...
+
+    async def export_tree(self, root: str, now: int) -> "list[Record]":
+        """Return all that is kept of a frozen tree, in the order in which `import_tree` takes it.
+
+        Raises:
+            UnknownThread: there is no such root.
+            NotAtRest: it is not frozen, or a living engine works on an effect of it.
+            TooLarge: it holds more than `hibernaut.stores.archive.LARGEST_TREE`.
+        """
+        ...
+
+    async def import_tree(self, records: "Sequence[Record]", *, reissue: Collection[str] = ()) -> int:
+        """Make a tree from what `export_tree` gave; return how many threads it has.
+
+        It is frozen, and nobody owns its effects; those of the request ids in `reissue` that had been begun are
+        `pending` again.
+
+        Raises:
+            ThreadExists: one of its threads is there. Nothing was written.
+            MalformedInput: it is not whole. Nothing was written.
+        """
+        ...
+
+    async def delete(self, root: str, *, unchanged: bytes = b"") -> int:
         """Remove a root with all its descendants and whatever belongs to them; return how many threads went.
+
+        With `unchanged`, only a frozen tree whose records have this digest (`hibernaut.stores.archive.digest_of`): so
+        nothing is lost that came after it was exported.
 
         Blobs and configurations go too, unless what is left refers to them. A claim on one of the threads is lost. A
         thread that is made again under one of the names starts from nothing. What is no root is left as it is.
@@ -352,6 +395,14 @@ class Store(Protocol):
 
     async def secret(self) -> bytes:
         """Return the 32 random bytes, made with the store, that sign its callback tokens."""
+        ...
+
+    async def old_secrets(self) -> list[bytes]:
+        """Return the secrets of other stores that have signed callback tokens for threads that are here now."""
+        ...
+
+    async def keep_secret(self, secret: bytes) -> None:
+        """Keep the secret of another store, from which a thread came with callback tokens out."""
         ...
 
     async def stored_bytes(self) -> int:

@@ -4,7 +4,7 @@ Every transaction of a run has a number, from 1, in the order they begin. A run 
 transactions, so a sweep over the numbers meets every place where a process can die.
 """
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -13,6 +13,7 @@ from hibernaut.errors import StoreError
 from hibernaut.kernel.commit import Blob, NewThread, SliceCommit
 from hibernaut.kernel.head import Status
 from hibernaut.messages.inputs import Delivered, InputMessage
+from hibernaut.stores.archive import Record
 from hibernaut.stores.protocol import Claim, EffectRow, LogRow, Outcome, Owner, Store, ThreadRow, ViewRow
 
 T = TypeVar("T")
@@ -153,8 +154,20 @@ class FaultyStore:
     async def count_living(self, root: str) -> int:
         return await self._perform("count_living", lambda: self._inner.count_living(root))
 
-    async def delete(self, root: str) -> int:
-        return await self._perform("delete", lambda: self._inner.delete(root))
+    async def freeze(self, root: str) -> int:
+        return await self._perform("freeze", lambda: self._inner.freeze(root))
+
+    async def thaw(self, root: str) -> int:
+        return await self._perform("thaw", lambda: self._inner.thaw(root))
+
+    async def export_tree(self, root: str, now: int) -> list[Record]:
+        return await self._perform("export_tree", lambda: self._inner.export_tree(root, now))
+
+    async def import_tree(self, records: Sequence[Record], *, reissue: Collection[str] = ()) -> int:
+        return await self._perform("import_tree", lambda: self._inner.import_tree(records, reissue=reissue))
+
+    async def delete(self, root: str, *, unchanged: bytes = b"") -> int:
+        return await self._perform("delete", lambda: self._inner.delete(root, unchanged=unchanged))
 
     async def prune(self, before: int, *, tenant: str | None = None) -> int:
         return await self._perform("prune", lambda: self._inner.prune(before, tenant=tenant))
@@ -170,6 +183,12 @@ class FaultyStore:
 
     async def secret(self) -> bytes:
         return await self._inner.secret()
+
+    async def old_secrets(self) -> list[bytes]:
+        return await self._inner.old_secrets()
+
+    async def keep_secret(self, secret: bytes) -> None:
+        await self._perform("keep_secret", lambda: self._inner.keep_secret(secret))
 
     def on_change(self, hint: Callable[[str, int], None]) -> Callable[[], None]:
         return self._inner.on_change(hint)

@@ -204,13 +204,13 @@ DELETE FROM outbox WHERE request_id = ?1;
 
 -- name: unfinished_effects
 SELECT outbox.id, effect, thread_id, state, '', outbox.created FROM outbox JOIN thread ON thread.id = outbox.thread
-WHERE engine = ?1 AND state < 2 ORDER BY outbox.id LIMIT ?2;
+WHERE engine = ?1 AND state < 2 AND lane IS NOT -2 ORDER BY outbox.id LIMIT ?2;
 
 -- name: unfinished_effects_among
 -- Those of some threads; a root stands for its whole tree.
 SELECT outbox.id, effect, thread.thread_id, state, '', outbox.created
 FROM outbox JOIN thread ON thread.id = outbox.thread LEFT JOIN thread AS top ON top.id = thread.root
-WHERE engine = ?1 AND state < 2
+WHERE engine = ?1 AND state < 2 AND thread.lane IS NOT -2
 AND coalesce(top.thread_id, thread.thread_id) IN (SELECT CAST(value AS TEXT) FROM carray(?3))
 ORDER BY outbox.id LIMIT ?2;
 
@@ -224,7 +224,7 @@ UPDATE outbox SET engine = ?2 WHERE id = ?1;
 SELECT thread_id, tenant, status, head, created, updated,
     (SELECT count(*) FROM inbox WHERE place > thread.id << 32 AND place < (thread.id + 1) << 32),
     (SELECT thread_id FROM thread AS other WHERE other.id = thread.parent),
-    (SELECT thread_id FROM thread AS other WHERE other.id = thread.root), asking
+    (SELECT thread_id FROM thread AS other WHERE other.id = thread.root), asking, lane IS -2
 FROM thread JOIN head ON head.thread = thread.id WHERE thread_id = ?1;
 
 -- name: read_heads
@@ -293,14 +293,14 @@ ORDER BY updated DESC, thread_id DESC LIMIT ?5;
 SELECT thread_id, tenant, status, head, created, updated,
     (SELECT count(*) FROM inbox WHERE place > thread.id << 32 AND place < (thread.id + 1) << 32),
     (SELECT thread_id FROM thread AS other WHERE other.id = thread.parent),
-    (SELECT thread_id FROM thread AS other WHERE other.id = thread.root), asking
+    (SELECT thread_id FROM thread AS other WHERE other.id = thread.root), asking, lane IS -2
 FROM thread JOIN head ON head.thread = thread.id WHERE id IN carray(?1) ORDER BY updated DESC, thread_id DESC;
 
 -- name: read_in_order
 SELECT id, thread_id, tenant, status, head, created, updated,
     (SELECT count(*) FROM inbox WHERE place > thread.id << 32 AND place < (thread.id + 1) << 32),
     (SELECT thread_id FROM thread AS other WHERE other.id = thread.parent),
-    (SELECT thread_id FROM thread AS other WHERE other.id = thread.root), asking
+    (SELECT thread_id FROM thread AS other WHERE other.id = thread.root), asking, lane IS -2
 FROM thread JOIN head ON head.thread = thread.id WHERE id IN carray(?1);
 
 -- name: asking
@@ -423,6 +423,71 @@ INSERT INTO note (key, value) VALUES (?1, ?2) ON CONFLICT (key) DO UPDATE SET va
 
 -- name: read_note
 SELECT value FROM note WHERE key = ?1;
+
+
+-- Moving trees
+
+-- name: freeze
+UPDATE thread SET lane = -2, rank = NULL, wake = NULL, tries = 0 WHERE id IN carray(?1) AND lane IS NOT -2;
+
+-- name: orphan_pending
+-- No engine has the number 0.
+UPDATE outbox SET engine = 0 WHERE state = 0 AND thread IN carray(?1);
+
+-- name: frozen
+SELECT id, status, continues, thread_id FROM thread WHERE id IN carray(?1) AND lane = -2 ORDER BY id;
+
+-- name: not_frozen
+SELECT thread_id FROM thread WHERE id IN carray(?1) AND lane IS NOT -2 ORDER BY id LIMIT 1;
+
+-- name: begun
+-- What certain engines have begun for a thread.
+SELECT effect FROM outbox WHERE thread = ?1 AND state = 1 AND engine NOT IN carray(?2) AND engine > 0 ORDER BY id;
+
+-- name: export_threads
+SELECT id, thread_id, tenant, (SELECT thread_id FROM thread AS other WHERE other.id = thread.parent),
+    (SELECT thread_id FROM thread AS other WHERE other.id = thread.root),
+    created, updated, version, status, continues, asking, head
+FROM thread JOIN head ON head.thread = thread.id WHERE id IN carray(?1) ORDER BY id;
+
+-- name: export_log
+SELECT place & 4294967295, page, receipt FROM log
+WHERE place > (?1 << 32) + ?2 AND place < (?1 + 1) << 32 ORDER BY place LIMIT ?3;
+
+-- name: export_inbox
+SELECT message_id, accepted, due, urgency, deferred, body FROM inbox
+WHERE place > ?1 << 32 AND place < (?1 + 1) << 32 ORDER BY place;
+
+-- name: export_known
+SELECT digest FROM known WHERE thread = ?1 ORDER BY digest;
+
+-- name: export_effects
+SELECT request_id, state, created, coalesce(cancels, ''), effect FROM outbox WHERE thread = ?1 ORDER BY id;
+
+-- name: existing_thread
+-- The names come as bytes, since as texts they would end at a NUL.
+SELECT thread_id FROM thread WHERE thread_id IN (SELECT CAST(value AS TEXT) FROM carray(?1)) LIMIT 1;
+
+-- name: existing_effect
+SELECT request_id FROM outbox WHERE request_id IN (SELECT CAST(value AS TEXT) FROM carray(?1)) LIMIT 1;
+
+-- name: import_thread
+INSERT INTO thread (
+    thread_id, tenant, created, updated, version, status, continues, asking, parent, root, token, lane
+) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, (SELECT token FROM deleted), -2) RETURNING id;
+
+-- name: import_message
+INSERT INTO inbox (place, due, rank, urgency, deferred, accepted, message_id, body)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8);
+
+-- name: import_effect
+INSERT INTO outbox (engine, thread, state, created, request_id, cancels, effect) VALUES (0, ?1, ?2, ?3, ?4, ?5, ?6);
+
+-- name: old_secrets
+SELECT value FROM meta WHERE name LIKE 'old secret %' ORDER BY name;
+
+-- name: keep_secret
+INSERT INTO meta (name, value) VALUES ('old secret ' || ?1, ?2) ON CONFLICT DO NOTHING;
 
 
 -- The store itself

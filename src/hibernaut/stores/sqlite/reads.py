@@ -10,19 +10,16 @@ from typing import Any
 import apsw
 
 from hibernaut.stores.sqlite.transaction import Transaction
-from hibernaut.stores.sqlite.transactions import GREATEST_PENALTY, HELD_BACK, QUEUE, DeadFinder, StoredMessage
+from hibernaut.stores.sqlite.transactions import GREATEST_PENALTY, HELD_BACK, NOBODY, QUEUE, DeadFinder, StoredMessage
 
 ENDLESS = -1
 """A limit that is none."""
-
-_NOBODY = 0
-"""The number of no engine."""
 
 
 def next_due(tx: Transaction, now: int, find_dead: DeadFinder) -> int | None:
     """Return when the next thread becomes ready by time alone."""
     moments = tx.rows("first_return", (HELD_BACK, now))
-    for lane in (QUEUE, *find_dead(tx, "claimants", _NOBODY, now)):
+    for lane in (QUEUE, *find_dead(tx, "claimants", NOBODY, now)):
         moments += tx.rows("first_wake", (lane, now, GREATEST_PENALTY))
     return min((moment for (moment,) in moments if moment is not None), default=None)
 

@@ -8,22 +8,22 @@ A waiting thread costs its rows and stands in no index but the one that finds it
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from hashlib import blake2b
 from typing import Any, Self, TypeVar
 
 import apsw
 
-from hibernaut.codec import decoder_of, pack, unpack
+from hibernaut.codec import decoder_of, pack, sha256, unpack
 from hibernaut.errors import StoreCorrupt, StoreError
 from hibernaut.kernel.commit import Blob, Effect, NewThread, SliceCommit
 from hibernaut.kernel.head import Status
 from hibernaut.messages.inputs import Delivered, InputMessage, decode_input, encode_input, urgency
+from hibernaut.stores.archive import Record, contents_of
 from hibernaut.stores.protocol import (
     Claim,
     EffectRow,
-    EffectState,
     LogRow,
     Outcome,
     Owner,
@@ -31,7 +31,8 @@ from hibernaut.stores.protocol import (
     ViewRow,
     check_note,
 )
-from hibernaut.stores.sqlite import beside, reads, transactions, trees
+from hibernaut.stores.sqlite import beside, moves, reads, transactions, trees
+from hibernaut.stores.sqlite.moves import STATES
 from hibernaut.stores.sqlite.opening import Opened, open_file
 from hibernaut.stores.sqlite.reader import Reader
 from hibernaut.stores.sqlite.transaction import Transaction
@@ -42,8 +43,6 @@ logger = logging.getLogger(__name__)
 
 BUSY_TIMEOUT = 10_000
 """Milliseconds that a write waits for other processes before it is refused as `StoreBusy`."""
-
-_STATES: tuple[EffectState, ...] = ("pending", "sent", "accepted")
 
 _effect_decoder = decoder_of(Effect)
 
@@ -203,7 +202,22 @@ class SqliteStore:
         row = await self._read(lambda tx: tx.first("count_living", (root,)))
         return int(row[0])
 
-    async def delete(self, root: str) -> int:
+    async def freeze(self, root: str) -> int:
+        return await self._write(lambda tx: moves.freeze(tx, root))
+
+    async def thaw(self, root: str) -> int:
+        return await self._write(lambda tx: moves.thaw(tx, root))
+
+    async def export_tree(self, root: str, now: int) -> list[Record]:
+        return await self._read(lambda tx: moves.export_tree(tx, root, now, self._find_dead))
+
+    async def import_tree(self, records: Sequence[Record], *, reissue: Collection[str] = ()) -> int:
+        tree = await asyncio.to_thread(contents_of, records, reissue)
+        return await self._write(lambda tx: moves.import_tree(tx, tree))
+
+    async def delete(self, root: str, *, unchanged: bytes = b"") -> int:
+        if unchanged:
+            return await self._write(lambda tx: moves.delete_unchanged(tx, root, unchanged))
         return await self._write(lambda tx: trees.delete(tx, root))
 
     async def prune(self, before: int, *, tenant: str | None = None) -> int:
@@ -223,6 +237,13 @@ class SqliteStore:
                 raise StoreCorrupt(f"{self.path} has lost its secret; put back a copy of it")
             self._secret = secret
         return self._secret
+
+    async def old_secrets(self) -> list[bytes]:
+        return [secret for (secret,) in await self._read(lambda tx: tx.rows("old_secrets"))]
+
+    async def keep_secret(self, secret: bytes) -> None:
+        name = sha256(secret).hex()
+        await self._write(lambda tx: tx.run("keep_secret", (name, secret)))
 
     async def stored_bytes(self) -> int:
         return await self._read(lambda _: reads.stored_bytes(self.path))
@@ -324,11 +345,11 @@ def _read_message(message_id: str, accepted: int, body: bytes, due: int) -> Deli
 
 
 def _thread_row(row: Any) -> ThreadRow:
-    thread_id, tenant, status, head, created, updated, waiting, parent, root, asking = row
-    state = STATUSES[status]
-    return ThreadRow(thread_id, tenant, state, head, created, updated, waiting, parent or "", root or "", asking)
+    thread_id, tenant, status, head, created, updated, waiting, parent, root, asking, frozen = row
+    place = (parent or "", root or "")
+    return ThreadRow(thread_id, tenant, STATUSES[status], head, created, updated, waiting, *place, asking, bool(frozen))
 
 
 def _effect_row(row: Any, owner: str) -> EffectRow:
     _, effect, thread_id, state, _, created = row
-    return EffectRow(unpack(effect, _effect_decoder, "an effect"), thread_id, _STATES[state], owner, created)
+    return EffectRow(unpack(effect, _effect_decoder, "an effect"), thread_id, STATES[state], owner, created)

@@ -22,8 +22,11 @@ from hibernaut.stores.sqlite.transaction import Transaction
 STATUSES: tuple[Status, ...] = ("open", "stopped", "parked", "closed")
 OPEN, CLOSED = STATUSES.index("open"), STATUSES.index("closed")
 
-QUEUE, HELD_BACK = 0, -1
-"""The lanes that are no engine's."""
+QUEUE, HELD_BACK, FROZEN = 0, -1, -2
+"""The lanes that are no engine's. Whoever knows nothing of frozen threads leaves them alone, too."""
+
+NOBODY = 0
+"""The number of no engine; what it holds is a dead one's."""
 
 GREATEST_PENALTY = max(URGENCY_PENALTY)
 
@@ -122,7 +125,7 @@ def _deliver(tx: Transaction, letter: Letter, *, sent: bool = False) -> Outcome:
         return Outcome.DUPLICATE
     its_rank = due + URGENCY_PENALTY[urgency]
     tx.run("add_message", (place, due, its_rank, urgency, accepted, message_id, body))
-    if status != OPEN and urgency:
+    if lane == FROZEN or (status != OPEN and urgency):
         return Outcome.HELD
     tx.hints.append((thread_id, urgency))
     if lane == HELD_BACK:  # its rank is the moment at which it comes back
@@ -170,7 +173,7 @@ def claim(
     """Claim ready threads."""
     engine, beaten = _engine(tx, owner, now)
     for thread, status, continues in tx.rows("overdue", (now,)):
-        _reschedule(tx, thread, status, continues)
+        reschedule(tx, thread, status, continues)
     lanes = (QUEUE, *find_dead(tx, "claimants", engine, now))
     limit = max(limit, 0)
     ready = _most_urgent(tx, lanes, now, limit) if among is None else _among(tx, lanes, now, among)
@@ -295,7 +298,7 @@ def release(tx: Transaction, claim: Claim, not_before: int) -> None:
         tx.hints.append((claim.thread_id, urgency))
 
 
-def _reschedule(tx: Transaction, thread: int, status: int, continues: int | None) -> int | None:
+def reschedule(tx: Transaction, thread: int, status: int, continues: int | None) -> int | None:
     """Put an unclaimed thread where it belongs; return how urgent it is, None if it has nothing to do."""
     rank, wake, urgency = _moments(tx, thread, status, continues)
     tx.run("set_lane", (thread, _lane(wake), rank, wake))
@@ -339,7 +342,7 @@ def leave(tx: Transaction, owner: Owner) -> None:
         return
     tx.run("leave", (found[0],))
     for thread, status, continues, thread_id in tx.rows("claimed_by", (found[0],)):
-        urgency = _reschedule(tx, thread, status, continues)
+        urgency = reschedule(tx, thread, status, continues)
         if urgency is not None:
             tx.hints.append((thread_id, urgency))
 

@@ -47,12 +47,16 @@ def _rows(tx: Transaction, threads: Sequence[int]) -> list[Any]:
     return [found[thread] for thread in threads]
 
 
+def members(tx: Transaction, root: str) -> list[int]:
+    """Return the numbers of a root and its descendants, in the order they were made; none if there is no such root."""
+    found = tx.first("find_root", (root,))
+    return [] if found is None else [found[0], *(thread for (thread,) in tx.rows("descendants", (found[0],)))]
+
+
 def delete(tx: Transaction, root: str) -> int:
     """Remove a tree; return how many threads went."""
-    found = tx.first("find_root", (root,))
-    if found is None:
-        return 0
-    return _remove(tx, [found[0], *(thread for (thread,) in tx.rows("descendants", (found[0],)))])
+    threads = members(tx, root)
+    return _remove(tx, threads) if threads else 0
 
 
 def prune(tx: Transaction, before: int, tenant: str | None) -> int:
@@ -72,7 +76,7 @@ def _remove(tx: Transaction, threads: Sequence[int]) -> int:
     with_blobs = bool(tx.first("has_blobs")[0])
     referred = digests_in(head for _, head in tx.rows("heads", (number,)))
     for thread in threads if with_blobs else ():
-        referred |= digests_in(_contents(tx, thread << 32, (thread + 1) << 32))
+        referred |= digests_in(contents(tx, thread << 32, (thread + 1) << 32))
     tx.run("raise_tokens", (number,))
     tx.run("delete_threads", (number,))
     tx.run("delete_heads", (number,))
@@ -91,7 +95,7 @@ def _remove_unused(tx: Transaction, referred: set[bytes]) -> None:
     """Remove those of the blobs and configurations that nothing refers to any more."""
     names = apsw.carray(tuple(referred))
     candidates = {digest for (digest,) in tx.rows("configs_of", (names,)) + tx.rows("blobs_of", (names,))}
-    free = still_free(still_free(candidates, _heads(tx)), _contents(tx, *EVERYTHING))
+    free = still_free(still_free(candidates, _heads(tx)), contents(tx, *EVERYTHING))
     for digest in free:
         tx.run("delete_blob", (digest,))
         tx.run("delete_config", (digest,))
@@ -104,7 +108,7 @@ def _heads(tx: Transaction) -> Iterator[bytes]:
         yield from (head for _, head in rows)
 
 
-def _contents(tx: Transaction, start: int, end: int) -> Iterator[bytes]:
+def contents(tx: Transaction, start: int, end: int) -> Iterator[bytes]:
     """Yield the messages and the pages that can refer to something."""
     last = start
     while rows := tx.rows("inbox_after", (last, end, PIECE)):
