@@ -128,8 +128,34 @@ class ThreadHandle:
         await self._steer(Command("stop", reason=reason), tree=tree)
 
     async def resume(self, *, tree: bool = False) -> None:
-        """Let a stopped or parked thread go on; with `tree` also all threads below it."""
+        """Let a stopped or parked thread go on; with `tree` also all threads below it.
+
+        A frozen tree is thawed first.
+        """
+        if (await self._system.row(self.thread_id)).frozen:
+            await self.thaw()
         await self._steer(Command("resume"), tree=tree)
+
+    async def freeze(self) -> int:
+        """Let nothing run in the thread's whole tree until it is thawed; returns how many threads were not frozen.
+
+        Nothing ends by it: calls, sleeps, questions and subscriptions stay as they are, and what comes is held, what
+        people say too. A slice that runs is begun anew later; what tools work on in a process goes on there.
+
+        Raises:
+            UnknownThread: it was deleted.
+        """
+        row = await self._system.row(self.thread_id)
+        return await self._system.store.freeze(row.root or row.thread_id)
+
+    async def thaw(self) -> int:
+        """Let the thread's frozen tree go on where it was; returns how many threads were frozen.
+
+        Raises:
+            UnknownThread: it was deleted.
+        """
+        row = await self._system.row(self.thread_id)
+        return await self._system.store.thaw(row.root or row.thread_id)
 
     async def _steer(self, command: Command, *, tree: bool) -> None:
         await self._system.command(self.thread_id, command)

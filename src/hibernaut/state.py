@@ -72,6 +72,8 @@ class ThreadState(msgspec.Struct, frozen=True):
     subscriptions: tuple[Subscription, ...] = ()
     refused: int = 0
     """Inputs so far that were about nothing the thread has."""
+    frozen: bool = False
+    """Nothing runs it, whatever comes, until its tree is thawed."""
 
 
 class TreeState(msgspec.Struct, frozen=True):
@@ -111,7 +113,7 @@ def state_of(row: ThreadRow, *, ready: bool, events: Mapping[str, int] | None = 
         tenant=row.tenant,
         status=head.status,
         reason=head.reason,
-        activity=_activity(head, ready=ready),
+        activity=_activity(head, ready=ready and not row.frozen),
         title=head.title,
         metadata=msgspec.json.decode(head.metadata) if head.metadata else {},
         calls=tuple(OpenCall(call.id, call.tool, call.arguments, call.state, call.due) for call in head.calls.values()),
@@ -134,6 +136,7 @@ def state_of(row: ThreadRow, *, ready: bool, events: Mapping[str, int] | None = 
             if call.state == "subscribed"
         ),
         refused=head.refused,
+        frozen=row.frozen,
     )
 
 

@@ -48,6 +48,7 @@ from hibernaut.messages.parts import Content, Part, is_blank
 from hibernaut.messages.published import decode_published
 from hibernaut.messages.text import clean
 from hibernaut.models.protocol import Model, ModelSource
+from hibernaut.moving import MovesTrees, secrets_of
 from hibernaut.reach import Callbacks, Servers, configured, names_of, reach
 from hibernaut.state import ThreadState, state_of
 from hibernaut.stores.memory import MemoryStore
@@ -62,7 +63,7 @@ from hibernaut.tools.tool import AnyTool
 logger = logging.getLogger(__name__)
 
 
-class AgentSystem:
+class AgentSystem(MovesTrees):
     """Runs agents: `async with AgentSystem(model=…, tools=[…], store="agents.db") as system`.
 
     Args:
@@ -252,6 +253,11 @@ class AgentSystem:
         return self._clock
 
     @property
+    def tenant(self) -> str:
+        """Whose threads this system sees and makes."""
+        return self._defaults.tenant
+
+    @property
     def completions(self) -> int:
         """Turns that this process's engine has completed and stored."""
         return self._engine.engine.runner.completions if self._engine else 0
@@ -355,7 +361,7 @@ class AgentSystem:
         Raises:
             TokenRefused: the token is forged or expired. AlreadyAnswered. ThreadClosed. UnknownThread.
         """
-        grant = read_token(KeyRing([await self.store.secret()]), token, self._clock.now())
+        grant = read_token(KeyRing(await secrets_of(self.store)), token, self._clock.now())
         grant.check("tool_result", grant.thread_id, grant.call_id)
         outcome = outcome_of(result)
         content = ToolResult(grant.call_id, outcome.content, is_error or outcome.is_error)
