@@ -22,7 +22,8 @@ from hibernaut.errors import (
 )
 from hibernaut.kernel.compaction import HEADING
 from hibernaut.messages.inputs import InputMessage, UserText
-from hibernaut.messages.parts import plain_text
+from hibernaut.messages.items import ResultItem
+from hibernaut.messages.parts import Excerpt, plain_text
 from hibernaut.models.protocol import ModelRequest
 from hibernaut.models.scripted import ScriptedModel, ScriptedTurn, call, last_result, last_user_text, say, turn
 from hibernaut.moving import Move
@@ -314,8 +315,11 @@ def test_a40_a_summary_and_what_is_kept_beside_a_history_are_carried() -> None:
             await until_told(agent, "user: Go on", "says: You said Go on.")
             shown = model.requests[-1].transcript[0]
             assert HEADING in plain_text(shown.content if hasattr(shown, "content") else "")
-            receipts = await agent.receipts()
-            assert await there.verify("t") == len(receipts)
+            assert await there.verify("t") == len(await agent.receipts())
+            long = next(item for item in await agent.history() if isinstance(item, ResultItem))
+            part = long.content[0]
+            assert isinstance(part, Excerpt)
+            assert await destination.read_blob(part.blob) == b"x" * 200_000
 
     run(scenario)
 

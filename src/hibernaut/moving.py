@@ -341,14 +341,14 @@ class MovesTrees(ABC):
         return archive.header
 
     async def import_(
-        self, file: Readable, *, reissue: Reissue = never, progress: Progress = lambda done, total: None
+        self, file: Readable | Archive, *, reissue: Reissue = never, progress: Progress = lambda done, total: None
     ) -> Imported:
         """Make the tree that `export` wrote. It is frozen: `ThreadHandle.thaw` or `resume(tree=True)` lets it go on.
 
         What tools worked on when it was exported is taken over as after a crash.
 
         Args:
-            file: the archive, which is read to its end before anything is made.
+            file: an archive that was read, or the binary file, which is read to its end before anything is made.
             reissue: which calls that a tool server has accepted are sent there anew, with a callback address here.
             progress: is told how many records were read, and of how many.
 
@@ -356,7 +356,7 @@ class MovesTrees(ABC):
             MalformedInput: it is no archive, is not whole, or is another tenant's. StoreFormatTooNew. TooLarge.
             ThreadExists: a thread of it is here.
         """
-        archive = await asyncio.to_thread(read_archive, file, progress)
+        archive = file if isinstance(file, Archive) else await asyncio.to_thread(read_archive, file, progress)
         return await take_in(self.store, self.tenant, archive, reissue)
 
     async def migrate(

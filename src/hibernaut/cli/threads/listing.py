@@ -60,6 +60,8 @@ async def _list(setting: Setting, limit: int, *, show_all: bool, as_json: bool) 
 
 def what_it_does(state: ThreadState) -> str:
     """Return in a word what a thread is at, as far as a listing knows."""
+    if state.frozen:
+        return "frozen"
     if state.status != "open":
         return state.status
     # A listing does not look into inboxes; what lies in that of a thread that waits for nothing is for it to do.

@@ -56,7 +56,7 @@ async def _show(setting: Setting, given: str, *, as_json: bool) -> None:
         }
         click.echo(msgspec.json.encode(record))
         return
-    doing = "" if state.status != "open" else f", {state.activity}"
+    doing = ", frozen" if state.frozen else "" if state.status != "open" else f", {state.activity}"
     facts = [
         ("Thread", state.thread_id),
         ("Title", state.title),
