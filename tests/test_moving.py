@@ -590,6 +590,53 @@ def test_servers_without_a_place_to_move_to_are_named_before_anything_is_done() 
     run(scenario)
 
 
+async def test_a_thread_is_not_moved_to_where_it_is(tmp_path: Path) -> None:
+    source = await SqliteStore.open(tmp_path / "agents.db")
+    again = await SqliteStore.open(tmp_path / "agents.db")
+    await a_conversation(source)
+    before = await everything(source)
+    for destination in (source, again):
+        with pytest.raises(ConfigurationError, match="the store that the thread is in"):
+            await move(source, destination).run()
+    async with client(source) as here:
+        other = AgentSystem(store=MemoryStore(), run=False, tenant="x")
+        with pytest.raises(ConfigurationError, match="its tenant"):
+            await here.migrate("t", other)
+    assert await everything(source) == before
+    await again.close()
+    await source.close()
+
+
+async def test_of_two_moves_to_two_places_one_says_that_it_is_not_alone() -> None:
+    source, one, other = MemoryStore(), MemoryStore(), MemoryStore()
+
+    async def move_too() -> None:
+        await move(source, other).run()
+
+    class Slow(FaultyStore):
+        async def delete(self, root: str, *, unchanged: bytes = b"") -> int:
+            await move_too()
+            return await super().delete(root, unchanged=unchanged)
+
+    await a_conversation(source)
+    with pytest.raises(MoveUnfinished, match="one place only"):
+        await move(Slow(source), one).run()
+    assert [await is_all_there(store) for store in (one, other)] == [True, True]
+
+
+async def test_a_tree_that_cannot_be_set_going_again_is_said_to_be_frozen() -> None:
+    source, destination = MemoryStore(), MemoryStore()
+    await a_conversation(source)
+    probe = FaultyStore(source)
+    with pytest.raises(ServersNotMoved):
+        await move(probe, destination, Servers("shell")).run()
+    plan = FaultPlan(fail_at={probe.operations.index("thaw") + 1: StoreBusy("busy")})
+    with pytest.raises(MoveUnfinished, match="busy"):
+        await move(FaultyStore(source, plan), destination, Servers("shell")).run()
+    assert await is_all_there(source)
+    assert await move(source, destination, Servers()).run() == 2
+
+
 @pytest.mark.parametrize("name", ["t", "child"])
 def test_a_thread_that_the_destination_has_is_left_alone_and_no_server_moves(name: str) -> None:
     async def scenario() -> None:

@@ -22,9 +22,9 @@
     │   ├── StoreFormatTooNew   written by a newer version
     │   └── StaleClaim          the writer lost its claim on the thread
     ├── ModelError              a completion did not happen; see `hibernaut.models.errors`
-    ├── MoveFailed              a tree was not moved; it goes on where it was
+    ├── MoveFailed              a tree was not moved
     │   ├── ServersNotMoved     tool servers did not move their state
-    │   └── MoveUnfinished      it is in both places, and frozen in both
+    │   └── MoveUnfinished      it is frozen, maybe in both places
     └── VerificationFailed      a chain of receipts does not match what is stored
 
 Every class has a stable `code` for wires and logs.
@@ -196,13 +196,16 @@ class ModelError(HibernautError):
 
 
 class MoveFailed(HibernautError):
-    """A tree was not moved. Its threads are where they were, with the status they had."""
+    """A tree was not moved, or not to the end."""
 
     code = "move_failed"
 
 
 class ServersNotMoved(MoveFailed):
-    """Tool servers did not move their state. `failures` says why, by the server's name; `moved` are those that did."""
+    """Tool servers did not move their state, so the tree goes on where it was.
+
+    `failures` says why, by the server's name; `moved` are those that did.
+    """
 
     code = "servers_not_moved"
 
@@ -215,7 +218,7 @@ class ServersNotMoved(MoveFailed):
 
 
 class MoveUnfinished(MoveFailed):
-    """The tree is at the destination and still at the source, frozen in both. Moving it again ends that."""
+    """The tree is frozen, in one place or in both, as the text says. Moving it again ends that."""
 
     code = "move_unfinished"
 

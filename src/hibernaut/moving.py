@@ -192,6 +192,8 @@ class Move:
             MoveUnfinished: it is in both places, and frozen. Moving it again ends that.
         """
         self._check_servers()
+        if await self._source.secret() == await self._destination.secret():
+            raise ConfigurationError("the destination is the store that the thread is in, or a copy of its file")
         froze = await self._source.freeze(self._root)
         try:
             digest = await self._transfer()
@@ -200,8 +202,12 @@ class Move:
             raise
         try:
             return await self._clean(digest)
-        except UnknownThread:  # whoever deleted it has done the last step
-            return len(await self._destination.read_tree(self._root))
+        except UnknownThread as error:
+            # Perhaps by another move, to another place: then only one of the two may go on.
+            raise MoveUnfinished(
+                f"thread {self._root!r} is in the destination, and somebody else has removed it where it was; make "
+                "sure that it goes on in one place only"
+            ) from error
         except NotAtRest:
             # It was thawed, so it is the one that goes on.
             if all(row.frozen for row in await self._destination.read_tree(self._root)):
@@ -279,7 +285,19 @@ class Move:
             raise ServersNotMoved(dict(sorted(failures.items())), sorted(moved))
 
     async def _roll_back(self, *, thaw: bool) -> None:
-        """Leave nothing in the destination, and the source as it was."""
+        """Leave nothing in the destination, and the source as it was.
+
+        Raises:
+            MoveUnfinished: that cannot be made sure, so the source stays frozen.
+        """
+        try:
+            await self._put_back(thaw=thaw)
+        except StoreError as error:
+            raise MoveUnfinished(
+                f"thread {self._root!r} was not moved, and could not be set going again where it is: {error}"
+            ) from error
+
+    async def _put_back(self, *, thaw: bool) -> None:
         if self._importing:  # it may have been made all the same
             there = await self._destination.read_tree(self._root)
             if there and all(row.frozen for row in there) and await self._is_a_copy(there):
@@ -385,9 +403,14 @@ class MovesTrees(ABC):
         Raises:
             UnknownThread. MalformedInput: it is no root. ThreadExists: the destination has such a thread.
             NotAtRest: a tool is at work in an engine of this store. ServersNotMoved: naming each.
-            MoveUnfinished: it is in both places, and frozen; move it again.
+            MoveUnfinished: it is in both places, and frozen; move it again. ConfigurationError: the destination is no
+                other store, or another tenant's, or a server has no place to move to.
         """
         row = await root_row(self.store, self.tenant, thread_id)
+        if isinstance(destination, MovesTrees) and destination.tenant != self.tenant:
+            raise ConfigurationError(
+                f"a thread stays with its tenant, which is {self.tenant!r} here and {destination.tenant!r} there"
+            )
         store = destination.store if isinstance(destination, MovesTrees) else destination
         move = Move(
             self.store,

@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 from msgspec.structs import replace
 
-from hibernaut.errors import StaleClaim
+from hibernaut.errors import NotAtRest, StaleClaim
 from hibernaut.kernel.commit import Effect, Outgoing, SliceCommit
 from hibernaut.kernel.head import Status
 from hibernaut.messages.inputs import RESULT, USER, InputMessage, urgency
+from hibernaut.stores.archive import digest_of
 from hibernaut.stores.protocol import CLAIM_MESSAGES, DEAD_AFTER, URGENCY_PENALTY, Claim, Outcome, Owner, Store
 from tests.store_conformance.scenario import (
     START,
@@ -68,6 +69,7 @@ class Thread(msgspec.Struct):
     owner: str = ""
     not_before: int = 0
     continues: int | None = None
+    frozen: bool = False
 
     def places(self) -> list[tuple[int, int]]:
         """When there is something to do, and in which rank, one entry for each reason."""
@@ -114,7 +116,7 @@ class Model:
             return Outcome.CLOSED
         thread.known.add(message.message_id)
         thread.inbox.append(Waiting(message, due))
-        held = thread.status != "open" and urgency(message.content) != USER
+        held = thread.frozen or (thread.status != "open" and urgency(message.content) != USER)
         return Outcome.HELD if held else Outcome.ACCEPTED
 
     def free(self, engine: str, now: int) -> dict[str, Thread]:
@@ -122,8 +124,19 @@ class Model:
         return {
             name: thread
             for name, thread in self.threads.items()
-            if not thread.owner or (thread.owner != engine and self.is_dead(thread.owner, now))
+            if not thread.frozen and (not thread.owner or (thread.owner != engine and self.is_dead(thread.owner, now)))
         }
+
+    def freeze(self, name: str) -> None:
+        thread = self.threads[name]
+        thread.frozen, thread.owner, thread.tries, thread.not_before = True, "", 0, 0
+        for owed in self.effects.values():
+            if owed.thread_id == name and owed.state == "pending":
+                owed.owner = ""
+
+    def is_at_work(self, name: str, now: int) -> bool:
+        owed = [one for one in self.effects.values() if one.thread_id == name and one.state == "sent"]
+        return any(not self.is_dead(one.owner, now) for one in owed)
 
     def holds(self, claim: Claim) -> bool:
         thread = self.threads[claim.thread_id]
@@ -155,7 +168,10 @@ class Model:
         moments = [
             max(thread.not_before, min(moment for moment, _ in thread.places()))
             for thread in self.threads.values()
-            if thread.places() and (not thread.owner or self.is_dead(thread.owner, now)) and not thread.has_work(now)
+            if thread.places()
+            and not thread.frozen
+            and (not thread.owner or self.is_dead(thread.owner, now))
+            and not thread.has_work(now)
         ]
         return min(moments, default=None)
 
@@ -297,7 +313,10 @@ class StoreMachine(RuleBasedStateMachine):
         orphans = [
             owed
             for owed in self.model.effects.values()
-            if owed.state != "accepted" and owed.owner != engine and self.model.is_dead(owed.owner, self.now)
+            if owed.state != "accepted"
+            and owed.owner != engine
+            and self.model.is_dead(owed.owner, self.now)
+            and not self.model.threads[owed.thread_id].frozen
         ]
         rows = self.runner.run(self.store.adopt_effects(Owner(engine), self.now, limit))
         assert len(rows) == min(limit, len(orphans))
@@ -307,18 +326,49 @@ class StoreMachine(RuleBasedStateMachine):
             assert row.state == owed.state
             owed.owner = engine
 
+    @rule(dice=dice)
+    def freeze(self, dice: Random) -> None:
+        name = dice.choice(THREADS)
+        thread = self.model.threads[name]
+        if thread.frozen and dice.random() < 0.8:
+            assert self.runner.run(self.store.thaw(name)) == 1
+            thread.frozen = False
+        else:
+            assert self.runner.run(self.store.freeze(name)) == int(not thread.frozen)
+            if not thread.frozen:
+                self.model.freeze(name)
+
+    @rule(dice=dice)
+    def move(self, dice: Random) -> None:
+        """Take a frozen thread out of the store and put it back: nobody could tell, but for who works for it."""
+        frozen = [name for name, thread in self.model.threads.items() if thread.frozen]
+        if not frozen:
+            return
+        name = dice.choice(frozen)
+        if self.model.is_at_work(name, self.now):
+            with pytest.raises(NotAtRest):
+                self.runner.run(self.store.export_tree(name, self.now))
+            return
+        records = self.runner.run(self.store.export_tree(name, self.now))
+        assert self.runner.run(self.store.delete(name, unchanged=digest_of(records))) == 1
+        assert self.runner.run(self.store.import_tree(records)) == 1
+        for owed in self.model.effects.values():
+            if owed.thread_id == name:
+                owed.owner = ""
+
     @rule(dice=dice, count=st.integers(10, 80))
     def live(self, dice: Random, count: int) -> None:
         """Do much, and most of what is done most."""
         often = (self.put, self.claim, self.commit)
+        seldom = (self.wait, self.perform, self.adopt, self.release, self.freeze)
         for _ in range(count):
-            dice.choice((*often, *often, *often, self.wait, self.perform, self.adopt, self.release))(dice)
+            dice.choice((*often, *often, *often, *seldom))(dice)
 
     @invariant()
     def what_is_stored_is_what_the_model_holds(self) -> None:
         rows = self.runner.run(self.store.list_threads())
-        assert {row.thread_id: (row.status, row.updated, row.waiting) for row in rows} == {
-            name: (thread.status, thread.updated, len(thread.inbox))
+        assert {row.thread_id: (row.status, row.updated, row.waiting, row.frozen) for row in rows} == {
+            name: (thread.status, thread.updated, len(thread.inbox), thread.frozen)
             for name, thread in self.model.threads.items()
             if rows
         }
