@@ -27,6 +27,8 @@ from hibernaut.messages.parts import Excerpt, plain_text
 from hibernaut.models.protocol import ModelRequest
 from hibernaut.models.scripted import ScriptedModel, ScriptedTurn, call, last_result, last_user_text, say, turn
 from hibernaut.moving import Move
+from hibernaut.stores.archive import EffectRecord, MessageRecord, Record, ThreadRecord
+from hibernaut.stores.archive_file import archive_of, read_archive
 from hibernaut.stores.memory import MemoryStore
 from hibernaut.stores.protocol import Store
 from hibernaut.stores.sqlite import SqliteStore
@@ -390,6 +392,40 @@ def test_calls_that_nobody_can_answer_after_an_import_are_named() -> None:
     run(scenario)
 
 
+async def test_an_archive_that_says_one_thing_and_holds_another_is_refused() -> None:
+    source = MemoryStore()
+    async with client(source) as here:
+        agent = await here.launch(thread_id="t", message="Hi")
+        await agent.freeze()
+        file = io.BytesIO()
+        await here.export("t", file)
+        with pytest.raises(UnknownThread):
+            await here.export("nobody", io.BytesIO())
+        await here.launch(thread_id="u")
+        other = await source.read_head("u")
+    file.seek(0)
+    archive = read_archive(file)
+    first, message, *rest = archive.records
+    assert isinstance(first, ThreadRecord)
+    assert isinstance(message, MessageRecord)
+    assert other is not None
+    effect = EffectRecord("r1", "pending", START, "", b"garbled")
+    broken: list[list[Record]] = [
+        [replace(first, head=other.head), message, *rest],
+        [replace(first, version=7), message, *rest],
+        [first, replace(message, body=b"garbled"), *rest],
+        [first, message, effect, *rest],
+        [first, message, replace(effect, state="sent"), *rest],
+    ]
+    destination = MemoryStore()
+    async with client(destination) as there:
+        for records in broken:
+            with pytest.raises(MalformedInput):
+                await there.import_(archive_of(records))
+        assert await there.threads() == []
+        assert (await there.import_(archive)).threads == 1
+
+
 def test_a40_what_was_at_work_is_taken_over_as_after_a_crash() -> None:
     begun: list[str] = []
 
@@ -500,6 +536,31 @@ def test_a40_calls_of_servers_are_sent_anew_and_no_others() -> None:
         await destination.thaw("t")
         adopted = await destination.adopt_effects(BERT, START, 10)
         assert [(row.effect.request_id, row.state, row.effect.local) for row in adopted] == [("r1", "pending", False)]
+
+    run(scenario)
+
+
+def test_a_conversation_with_a_tool_at_work_does_not_move_and_goes_on() -> None:
+    done = asyncio.Event()
+
+    @tool
+    async def work() -> str:
+        """Work."""
+        await done.wait()
+        return "it works"
+
+    async def scenario() -> None:
+        async with system([call("work"), say("Good.")], work) as here:
+            agent = await here.launch(thread_id="t", message="Go")
+            await until_activity(agent, "waiting")
+            await settle()
+            servers = Servers()
+            with pytest.raises(NotAtRest, match="work"):
+                await here.migrate("t", MemoryStore(), servers=servers, urls=URLS)
+            assert servers.asked == []
+            assert not (await agent.state()).frozen
+            done.set()
+            await until_told(agent, "result: it works", "says: Good.")
 
     run(scenario)
 

@@ -285,6 +285,24 @@ def test_a40_a_tree_that_was_moved_goes_on(open_store: StoreFactory) -> None:
     run(open_store, scenario)
 
 
+def test_a_claim_from_before_a_move_stays_lost_where_the_tree_comes_back(open_store: StoreFactory) -> None:
+    async def scenario(store: Store) -> None:
+        await a_thread(store, user("m1"))
+        lost = await claim_one(store)
+        records = await exported(store)
+        await store.delete("t")
+        await store.import_tree(records)
+        await store.thaw("t")
+        claim = await claim_one(store, owner=BERT)
+        assert (claim.tries, claim.token > lost.token) == (1, True)
+        for attempt in (store.commit(lost, after(lost)), store.take(lost, START)):
+            with pytest.raises(StaleClaim):
+                await attempt
+        await store.commit(claim, after(claim))
+
+    run(open_store, scenario)
+
+
 def test_a_long_inbox_is_moved_in_its_order(open_store: StoreFactory) -> None:
     async def scenario(store: Store) -> None:
         ids = [f"m{number:03}" for number in range(300)]

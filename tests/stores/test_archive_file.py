@@ -1,6 +1,7 @@
 """Trees as files: whole to the last byte, or refused."""
 
 import io
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -55,6 +56,13 @@ async def test_an_archive_is_read_as_it_was_written() -> None:
     assert (tree.header.root, tree.header.tenant, tree.header.keys) == ("t", "x", ("a key",))
     assert tree.header.counts == {"thread": 1, "commit": 1, "message": 1, "known": 1, "effect": 1, "blob": 1}
     assert data == framed(tree.header, *tree.records)
+
+
+async def test_an_archive_of_format_1_is_written_and_read_for_ever() -> None:
+    data = (Path(__file__).parent / "fixtures" / "format-1.archive").read_bytes()
+    tree = await an_archive()
+    assert written(tree) == data
+    assert read_archive(io.BytesIO(data)) == tree
 
 
 async def test_an_archive_that_is_cut_off_anywhere_is_refused() -> None:
