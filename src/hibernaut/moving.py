@@ -323,7 +323,7 @@ class Move:
                 referred = [blobs[digest] for digest in digests_in([record.body]) if digest in blobs]
                 message = decode_input(record.body)
                 (outcome,) = await self._destination.put([message], record.accepted, due=record.due, blobs=referred)
-                if outcome not in (Outcome.HELD, Outcome.DUPLICATE):
+                if outcome not in (Outcome.HELD, Outcome.ACCEPTED, Outcome.DUPLICATE):
                     raise MoveUnfinished(
                         f"thread {self._root!r} is in the destination, which did not take message "
                         f"{record.message_id} ({outcome.value})"
