@@ -372,12 +372,15 @@ def test_a40_what_comes_after_the_copy_was_made_is_brought_along() -> None:
             if self.operations.count("delete") < 2:
                 name = f"late {self.operations.count('delete')}"
                 await self.put([replace(late, message_id=name)], START + 5, due=START + 7)
+                await self.put_view("child", "todo", f'"{name}"', START + 6)
             return await super().delete(root, unchanged=unchanged)
 
     async def scenario() -> None:
         source, destination = MemoryStore(), MemoryStore()
         await a_conversation(source)
         assert await move(Chatty(source), destination).run() == 2
+        (view,) = await destination.read_views("child")
+        assert (view.content, view.updated) == ('"late 1"', START + 6)
         inbox = await destination.read_inbox("child")
         assert [(one.message_id, one.accepted, one.due) for one in inbox[1:]] == [
             ("late 0", START + 5, START + 7),

@@ -32,6 +32,7 @@ from hibernaut.stores.archive import (
     MessageRecord,
     Record,
     ThreadRecord,
+    ViewRecord,
     decode_effect,
     digest_of,
 )
@@ -147,7 +148,8 @@ def _check_head(record: ThreadRecord, tenant: str) -> None:
 
 def _begun(records: Iterable[Record]) -> list[EffectRecord]:
     """Return the invocations that had been begun."""
-    return [one for one in records if isinstance(one, EffectRecord) and one.state != "pending" and not one.cancels]
+    begun = [one for one in records if isinstance(one, EffectRecord) and one.state != "pending"]
+    return [one for one in begun if decode_effect(one).kind == "invoke"]
 
 
 def _anew(records: Iterable[Record], reissue: Reissue) -> set[str]:
@@ -316,10 +318,15 @@ class Move:
         raise MoveUnfinished(f"thread {self._root!r} is in the destination, but where it was more and more came for it")
 
     async def _bring(self, records: Sequence[Record]) -> None:
-        """Put into the destination's inboxes what it has not got yet; what it knows is a duplicate there."""
+        """Put into the destination what it has not got yet; a message that it knows is a duplicate there."""
+        thread_id = ""
         blobs = {one.digest: Blob(one.digest, one.data) for one in records if isinstance(one, BlobRecord)}
         for record in records:
-            if isinstance(record, MessageRecord):
+            if isinstance(record, ThreadRecord):
+                thread_id = record.thread_id
+            elif isinstance(record, ViewRecord):
+                await self._destination.put_view(thread_id, record.view_type, record.content, record.updated)
+            elif isinstance(record, MessageRecord):
                 referred = [blobs[digest] for digest in digests_in([record.body]) if digest in blobs]
                 message = decode_input(record.body)
                 (outcome,) = await self._destination.put([message], record.accepted, due=record.due, blobs=referred)

@@ -84,6 +84,8 @@ async def a_full_tree(store: Store, owner: str = "t") -> None:
     await store.commit(claim, after(claim, status="closed"))
     await store.start_effects(ANNA, ["r2"])
     await store.accept_effects(["r2"])
+    await store.put_view("child", "todo", "[1]", START)
+    await store.put_view("child", "plan", "{}", START + 1)
 
 
 async def exported(store: Store, root: str = "t", now: int = START) -> list[Record]:
@@ -230,10 +232,14 @@ def test_a40_a_tree_that_was_moved_has_all_that_it_had(open_store: StoreFactory)
             "effect",
             "config",
             "blob",
+            "view",
         }
+        views = await store.read_views("child")
+        assert [row.view_type for row in views] == ["plan", "todo"]
         assert await store.delete("t") == 4
         assert await store.read_blob(BLOB.digest) is None
         assert await store.import_tree(records) == 4
+        assert await store.read_views("child") == views
         assert await everything(store) == kept | {
             "effects": [replace(row, owner="") for row in await store.read_effects()]
         }

@@ -84,6 +84,14 @@ class EffectRecord(_Record, frozen=True, tag="effect"):
     body: bytes
 
 
+class ViewRecord(_Record, frozen=True, tag="view"):
+    """What people see beside the thread, of one kind."""
+
+    view_type: str
+    content: str
+    updated: int
+
+
 class ConfigRecord(_Record, frozen=True, tag="config"):
     """A launch configuration, by its SHA-256."""
 
@@ -98,7 +106,9 @@ class BlobRecord(_Record, frozen=True, tag="blob"):
     data: bytes
 
 
-Record = ThreadRecord | CommitRecord | MessageRecord | KnownRecord | EffectRecord | ConfigRecord | BlobRecord
+Record = (
+    ThreadRecord | CommitRecord | MessageRecord | KnownRecord | EffectRecord | ViewRecord | ConfigRecord | BlobRecord
+)
 
 _record_decoder: msgspec.msgpack.Decoder[Record] = msgspec.msgpack.Decoder(Record)
 _effect_decoder = decoder_of(Effect)
@@ -123,7 +133,7 @@ def kind_of(record: Record) -> str:
 
 def size_of(record: Record) -> int:
     """Return how many bytes a record carries."""
-    return sum(len(value) for value in astuple(record) if isinstance(value, bytes))
+    return sum(len(value) for value in astuple(record) if isinstance(value, bytes | str))
 
 
 def digest_of(records: Iterable[Record]) -> bytes:
@@ -159,6 +169,7 @@ class ThreadContents(msgspec.Struct):
     messages: list[MessageRecord] = []
     known: set[bytes] = set()
     effects: list[EffectRecord] = []
+    views: list[ViewRecord] = []
 
 
 class TreeContents(msgspec.Struct):
@@ -208,11 +219,13 @@ def contents_of(records: Iterable[Record], reissue: Collection[str] = ()) -> Tre
     return tree
 
 
-def _add(contents: ThreadContents, record: CommitRecord | MessageRecord | KnownRecord) -> None:
+def _add(contents: ThreadContents, record: CommitRecord | MessageRecord | KnownRecord | ViewRecord) -> None:
     if isinstance(record, CommitRecord):
         contents.commits.append(record)
     elif isinstance(record, MessageRecord):
         contents.messages.append(record)
+    elif isinstance(record, ViewRecord):
+        contents.views.append(record)
     else:
         digests = record.digests
         contents.known.update(digests[at : at + _DIGEST] for at in range(0, len(digests), _DIGEST))

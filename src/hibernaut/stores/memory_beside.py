@@ -35,7 +35,7 @@ class MemoryBeside(ABC):
             return Outcome.FULL
         if old is None or old.content != content:
             row = ViewRow(view_type, content, now)
-            self._bytes += _size(row) - (0 if old is None else _size(old))
+            self._bytes += size_of_view(row) - (0 if old is None else size_of_view(old))
             self._views.setdefault(thread_id, {})[view_type] = row
         return Outcome.ACCEPTED
 
@@ -52,8 +52,9 @@ class MemoryBeside(ABC):
 
     def _forget_views(self, thread_id: str) -> None:
         for row in self._views.pop(thread_id, {}).values():
-            self._bytes -= _size(row)
+            self._bytes -= size_of_view(row)
 
 
-def _size(row: ViewRow) -> int:
+def size_of_view(row: ViewRow) -> int:
+    """Return how many bytes a view takes."""
     return len(row.view_type) + len(row.content.encode())

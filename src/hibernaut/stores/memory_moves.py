@@ -19,6 +19,7 @@ from hibernaut.stores.archive import (
     Record,
     ThreadContents,
     ThreadRecord,
+    ViewRecord,
     bounded,
     check_rest,
     contents_of,
@@ -29,9 +30,10 @@ from hibernaut.stores.archive import (
 )
 from hibernaut.stores.known import digest_of as message_digest
 from hibernaut.stores.known import digests_of, including
+from hibernaut.stores.memory_beside import size_of_view
 from hibernaut.stores.memory_engines import FROZEN, Engine
 from hibernaut.stores.memory_trees import MemoryTrees
-from hibernaut.stores.protocol import EffectRow
+from hibernaut.stores.protocol import EffectRow, ViewRow
 from hibernaut.stores.references import digests_in
 
 if TYPE_CHECKING:
@@ -45,6 +47,7 @@ class MemoryMoves(MemoryTrees):
     _effects: dict[str, EffectRow]
     _cancels: dict[str, str]
     _old_secrets: dict[bytes, None]
+    _views: dict[str, dict[str, ViewRow]]
 
     @abstractmethod
     def _schedule(self, thread: "_Thread", now: int = 0) -> None: ...
@@ -177,6 +180,8 @@ class MemoryMoves(MemoryTrees):
                 row = self._effects[request_id]
                 cancels = row.effect.call_id if row.effect.kind == "cancel" else ""
                 yield EffectRecord(request_id, row.state, row.created, cancels, pack(row.effect))
+            views = self._views.get(thread.thread_id, {})
+            yield from (ViewRecord(kind, row.content, row.updated) for kind, row in sorted(views.items()))
         referred = sorted(digests_in(self._contents(threads)))
         yield from (ConfigRecord(name, self._configs[name]) for name in referred if name in self._configs)
         yield from (BlobRecord(name, self._blobs[name]) for name in referred if name in self._blobs)
@@ -203,6 +208,10 @@ class MemoryMoves(MemoryTrees):
                 self._orphan(stored.request_id, row)
             if stored.cancels:
                 self._cancels[stored.request_id] = stored.cancels
+        for seen in contents.views:
+            view = ViewRow(seen.view_type, seen.content, seen.updated)
+            self._views.setdefault(name, {})[seen.view_type] = view
+            self._bytes += size_of_view(view)
         thread.effects = tuple(stored.request_id for stored in contents.effects)
 
 

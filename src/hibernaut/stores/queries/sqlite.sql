@@ -464,6 +464,9 @@ SELECT digest FROM known WHERE thread = ?1 ORDER BY digest;
 -- name: export_effects
 SELECT request_id, state, created, coalesce(cancels, ''), effect FROM outbox WHERE thread = ?1 ORDER BY id;
 
+-- name: export_views
+SELECT view_type, content, updated FROM view WHERE thread = ?1 ORDER BY view_type;
+
 -- name: existing_thread
 -- The names come as bytes, since as texts they would end at a NUL.
 SELECT thread_id FROM thread WHERE thread_id IN (SELECT CAST(value AS TEXT) FROM carray(?1)) LIMIT 1;

@@ -18,6 +18,7 @@ from hibernaut.stores.archive import (
     ThreadContents,
     ThreadRecord,
     TreeContents,
+    ViewRecord,
     bounded,
     check_rest,
     digest_of,
@@ -99,6 +100,7 @@ def _records(tx: Transaction, threads: Sequence[int]) -> Iterator[Record]:
             yield packed_known(known)
         for request_id, state, made, cancels, body in tx.rows("export_effects", (number,)):
             yield EffectRecord(request_id, STATES[state], made, cancels, body)
+        yield from (ViewRecord(*row) for row in tx.rows("export_views", (number,)))
         referred |= digests_in((head,))
         referred |= digests_in(contents(tx, number << 32, (number + 1) << 32))
     for digest in sorted(referred):
@@ -151,6 +153,8 @@ def _add(tx: Transaction, one: ThreadContents, numbers: dict[str, int]) -> None:
         tx.run("learn_message", (number, message_digest(message.message_id), spot))
     for digest in one.known:
         tx.run("learn_message", (number, digest, NOWHERE))
+    for view in one.views:
+        tx.run("put_view", (number, view.view_type, view.content, view.updated))
     for effect in one.effects:
         owed = (effect.created, effect.request_id, effect.cancels or None, effect.body)
         tx.run("import_effect", (number, STATES.index(effect.state), *owed))
