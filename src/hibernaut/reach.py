@@ -108,7 +108,8 @@ async def reach(
     Raises:
         ConfigurationError: the address cannot be had, or a server cannot be meant like this.
     """
-    keys = KeyRing([*callbacks.secrets, await store.secret()])
+    secrets = [*callbacks.secrets, await store.secret(), *await store.old_secrets()]
+    keys = KeyRing(list(dict.fromkeys(secrets)))
     address = await _listen(callbacks, keys, store, clock, stack, on_view) if callbacks.listen else ""
     public = (callbacks.public or address).rstrip("/")
     moved = whole and await _has_moved(store, public)
