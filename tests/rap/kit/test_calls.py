@@ -8,12 +8,14 @@ from typing import Any, Literal
 import pytest
 
 from hibernaut import Deferred, Image, Text, ToolContext, ToolError
-from hibernaut.errors import AlreadyAnswered, ConfigurationError, TokenRefused
+from hibernaut.errors import AlreadyAnswered, ConfigurationError, StoreFull, TokenRefused
 from hibernaut.rap import ToolServer
 from hibernaut.rap.exchange import Reply
+from hibernaut.rap.kit.calls import STATE_PAUSE
+from hibernaut.rap.kit.state import State
 from hibernaut.rap.listening import Receive, Scope, Send, listening
 from hibernaut.testing.clock import ManualClock
-from tests.rap.kit.runtime import Runtime
+from tests.rap.kit.runtime import HeardClock, Runtime
 
 
 def a_server() -> ToolServer:  # noqa: C901  # it is a list
@@ -257,3 +259,51 @@ async def test_a_deferred_call_stays_open_until_its_result_is_delivered(runtime:
         assert (await runtime.gets(2))[1]["text"] == "Error: in_time did not answer before its deadline."
     with pytest.raises(ConfigurationError, match="does not run"):
         await server.deliver(tokens[0], "too late")
+
+
+async def test_a_call_that_is_cancelled_before_it_begins_does_not_begin(runtime: Runtime) -> None:
+    server, runs = ToolServer("desk"), list[str]()
+
+    @server.tool(idempotent=True)
+    async def work() -> None:
+        """Work."""
+        runs.append("work")
+
+    async def holding(scope: Scope, receive: Receive, send: Send) -> None:
+        async def sending(message: MutableMapping[str, Any]) -> None:
+            if scope.get("path") == "/rap/call" and message["type"] == "http.response.start":
+                assert (await runtime.cancel()).status == 200
+            await send(message)
+
+        await server(scope, receive, sending)
+
+    async with server.lifespan(), listening(holding) as address:
+        runtime.server = address.url
+        assert (await runtime.call("work")).status == 200
+        assert not await runtime.alive()
+    assert (runs, runtime.tried) == ([], [])
+
+
+async def test_a_full_disk_delays_a_result_and_loses_none(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
+    failures, clock = [1, 1], HeardClock()
+    server = ToolServer("desk", clock=clock)
+    owe = State.owe
+
+    @server.tool
+    async def work() -> str:
+        """Work."""
+        return "done"
+
+    async def failing(*arguments: Any, **options: Any) -> str | None:
+        if failures:
+            failures.pop()
+            raise StoreFull("there is no room")
+        return await owe(*arguments, **options)
+
+    monkeypatch.setattr(State, "owe", failing)
+    async with runtime.calling(server):
+        await runtime.call("work")
+        for _ in range(2):
+            assert await clock.nap() == STATE_PAUSE
+            clock.advance(STATE_PAUSE)
+        assert [each["text"] for each in await runtime.gets()] == ["done"]
