@@ -1,6 +1,7 @@
 """`hibernaut rap serve`: finds the server, says where it listens, and stops when it is told to."""
 
 import asyncio
+import json
 import os
 import re
 import signal
@@ -23,6 +24,9 @@ number = 7
 async def greet(name: str) -> str:
     "Greet somebody."
     return name
+
+if __name__ == "__main__":
+    server.run()
 """
 
 
@@ -65,3 +69,21 @@ async def test_it_says_where_it_listens_and_stops_on_a_signal(folder: Path) -> N
         rest, _ = await process.communicate()
     assert process.returncode == 0
     assert rest.decode().splitlines()[-1] == "stopped"
+
+
+async def test_a_server_is_a_program_of_its_own_that_a_runtime_can_start(folder: Path) -> None:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "desk.py"),
+        env={**os.environ, "RAP_EMBEDDED": "1"},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    async with asyncio.timeout(30), Exchange() as exchange:
+        assert await process.stdout.readline() == b"I am imported\n"  # before it could know that a runtime reads
+        port = json.loads(await process.stdout.readline())["port"]
+        assert (await exchange.get(f"http://127.0.0.1:{port}/.well-known/rap-toolset")).status == 200
+        process.send_signal(signal.SIGTERM)
+        rest, errors = await process.communicate()
+    assert (process.returncode, rest) == (0, b"")
+    assert errors.decode().splitlines()[-1] == "stopped"

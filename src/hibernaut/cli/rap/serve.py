@@ -3,7 +3,6 @@
 import os
 
 import click
-import msgspec
 
 from hibernaut.cli import options
 from hibernaut.cli.failures import ANSWERED
@@ -11,13 +10,10 @@ from hibernaut.cli.imports import find, load, split
 from hibernaut.cli.running import run_async
 from hibernaut.cli.stopping import stop_signals
 from hibernaut.errors import ConfigurationError
-from hibernaut.rap.kit.server import SECRET, ToolServer
+from hibernaut.rap.kit import program
+from hibernaut.rap.kit.program import SECRET
+from hibernaut.rap.kit.server import ToolServer
 from hibernaut.rap.listening import LOOPBACK
-
-EMBEDDED = "RAP_EMBEDDED"
-"""Environment variable: set to 1 by a runtime that starts the server as a command, and reads where it listens."""
-
-STDOUT, STDERR = 1, 2
 
 
 @click.command(
@@ -47,7 +43,7 @@ def serve(server: str, host: str, port: int, secret_env: str, state: str) -> Non
 
     With RAP_EMBEDDED=1, as under a runtime that starts it, the first and only line on stdout is {"port": …}.
     """
-    announce = _embedded() if os.environ.get(EMBEDDED) == "1" else None
+    kept = program.keep_stdout()
     found = load_server(server)
     if state:
         found.state = state
@@ -55,7 +51,7 @@ def serve(server: str, host: str, port: int, secret_env: str, state: str) -> Non
         found.secret = secret
     elif secret_env != SECRET:
         raise ConfigurationError(f"the environment has no {secret_env}; set it, or leave --secret-env out")
-    click.get_current_context().exit(run_async(_serve(found, host, port, announce)))
+    click.get_current_context().exit(run_async(_serve(found, host, port, kept)))
 
 
 def load_server(name: str) -> ToolServer:
@@ -76,23 +72,9 @@ def load_server(name: str) -> ToolServer:
     return servers[0]
 
 
-def _embedded() -> int:
-    """Leave stdout to the one line, whatever the server or a program that it starts prints; return where that goes."""
-    kept = os.dup(STDOUT)
-    os.dup2(STDERR, STDOUT)
-    return kept
-
-
-async def _serve(server: ToolServer, host: str, port: int, announce: int | None) -> int:
+async def _serve(server: ToolServer, host: str, port: int, kept: int | None) -> int:
     with stop_signals() as stopping:
-        async with server.running(host, port) as address:
-            if announce is not None:
-                os.write(announce, msgspec.json.encode({"port": address.port}) + b"\n")
-            names = ", ".join(tool.name for tool in server.tools)
-            _say(f"{server.name} listens at {address.url} (process {os.getpid()}, tools {names}); Ctrl-C stops")
-            await stopping.wait()
-            _say("stopping: what is not done is left to the next start; Ctrl-C again stops at once")
-    _say("stopped")
+        await program.serve(server, host, port, stopping, kept, _say)
     return ANSWERED
 
 

@@ -18,10 +18,9 @@ MOST_OFF: Final = 1_000
 class Alarm:
     """Something that is to be done at a moment. `ring` is None once it was done or called off."""
 
-    __slots__ = ("due", "ring")
+    __slots__ = ("ring",)
 
-    def __init__(self, due: int, ring: Callable[[], None] | None) -> None:
-        self.due = due
+    def __init__(self, ring: Callable[[], None] | None) -> None:
         self.ring = ring
 
 
@@ -37,7 +36,7 @@ class Alarms:
 
     def at(self, due: int, ring: Callable[[], None]) -> Alarm:
         """Have something done at a moment, in milliseconds since 1970."""
-        alarm = Alarm(due, ring)
+        alarm = Alarm(ring)
         heapq.heappush(self._heap, (due, next(self._order), alarm))
         if self._heap[0][2] is alarm:
             self._wake.set()

@@ -10,6 +10,7 @@ import msgspec
 from hibernaut.clock import Clock, SystemClock
 from hibernaut.errors import ConfigurationError, ToolDefinitionError
 from hibernaut.rap.kit.paths import CALL_PATH
+from hibernaut.rap.kit.program import run
 from hibernaut.rap.kit.questions import Granted
 from hibernaut.rap.kit.service import Service, serving
 from hibernaut.rap.limits import LIMITS, WireLimits
@@ -29,10 +30,6 @@ MEMORY: Final = ":memory:"
 
 DELIVER_WITHIN: Final = 3 * 86_400
 """Seconds after which a callback that no runtime took is given up."""
-
-SECRET: Final = "RAP_SECRET"  # noqa: S105  # the name of a variable
-"""The environment variable that `hibernaut rap serve` takes the secret from."""
-
 
 _ANYWHERE: Final = ("0.0.0.0", "::")  # noqa: S104  # what is no address that anybody could be sent to
 
@@ -250,6 +247,14 @@ class ToolServer:
                 yield address
             finally:
                 self.url, self._app = configured, None
+
+    def run(self, host: str = LOOPBACK, port: int = 0) -> None:
+        """Be a program: serve until Ctrl-C or SIGTERM, as `hibernaut rap serve` does, with the secret in RAP_SECRET.
+
+        Raises:
+            ConfigurationError, StoreError: as `running`.
+        """
+        run(self, host, port)
 
     @asynccontextmanager
     async def lifespan(self) -> AsyncIterator[None]:
