@@ -8,7 +8,7 @@ A crash leaves the tree frozen in the source, and maybe in the destination too; 
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
@@ -49,6 +49,9 @@ from hibernaut.stores.archive_file import (
 from hibernaut.stores.protocol import Outcome, Store, ThreadRow
 from hibernaut.stores.references import digests_in
 from hibernaut.tools.tokens import KeyRing
+
+if TYPE_CHECKING:
+    from hibernaut.rap.tool_servers import ToolServers
 
 MOST_ROUNDS: Final = 100
 """Times that what came late is brought along before a move is given up; each time, something has come meanwhile."""
@@ -352,6 +355,16 @@ class MovesTrees(ABC):
     @abstractmethod
     def tenant(self) -> str: ...
 
+    @property
+    @abstractmethod
+    def tool_servers(self) -> "ToolServers | None":
+        """How it reaches tool servers; None if it does not."""
+
+    @property
+    @abstractmethod
+    def server_places(self) -> Mapping[str, str]:
+        """The base URLs of its tool servers that have one, by name."""
+
     async def export(self, thread_id: str, file: Writable, progress: Progress = lambda done, total: None) -> Header:
         """Write a frozen tree, named by its root, into a binary file; see `hibernaut.stores.archive_file`.
 
@@ -391,7 +404,7 @@ class MovesTrees(ABC):
         *,
         servers: MigratesServers | None = None,
         urls: Mapping[str, str] | None = None,
-        reissue: Reissue = never,
+        reissue: Reissue | None = None,
         hand_over_secrets: bool = False,
     ) -> int:
         """Move a tree, named by its root, to another store; returns how many threads it has.
@@ -402,9 +415,11 @@ class MovesTrees(ABC):
         Args:
             thread_id: the root.
             destination: where to.
-            servers: has tool servers move what they keep for it.
-            urls: where the state of each of them goes, by the server's name.
-            reissue: which calls that a tool server has accepted are sent there anew, with a callback address there.
+            servers: has tool servers move what they keep for it; by default this system's own connections do.
+            urls: where the state of each of them goes, by the server's name; by default to the server of that name that
+                the destination has, for every one whose manifest says that it keeps state.
+            reissue: which calls that a tool server has accepted are sent there anew, with a callback address there; by
+                default those of servers that say that a repeat under one key is one call, if the destination has them.
             hand_over_secrets: let the destination read the callback tokens that are out.
 
         Raises:
@@ -419,6 +434,14 @@ class MovesTrees(ABC):
                 f"a thread stays with its tenant, which is {self.tenant!r} here and {destination.tenant!r} there"
             )
         store = destination.store if isinstance(destination, MovesTrees) else destination
+        there = destination.server_places if isinstance(destination, MovesTrees) else {}
+        if self.tool_servers is not None:
+            from hibernaut.moving_servers import MovingServers, servers_of_tree  # noqa: PLC0415  # seldom needed
+
+            used = await servers_of_tree(self.store, row.thread_id)
+            servers = servers or MovingServers(self.tool_servers)
+            urls = used.to_move(there) if urls is None else urls
+            reissue = reissue or (used.may_repeat if there else never)
         move = Move(
             self.store,
             store,
@@ -426,7 +449,7 @@ class MovesTrees(ABC):
             row.thread_id,
             servers=servers,
             urls=urls,
-            reissue=reissue,
+            reissue=reissue or never,
             hand_over=hand_over_secrets,
         )
         return await move.run()

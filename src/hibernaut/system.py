@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from msgspec.structs import replace
 
@@ -59,6 +59,9 @@ from hibernaut.tools.results import outcome as outcome_of
 from hibernaut.tools.tokens import KeyRing
 from hibernaut.tools.tokens import read as read_token
 from hibernaut.tools.tool import AnyTool
+
+if TYPE_CHECKING:
+    from hibernaut.rap.tool_servers import ToolServers
 
 logger = logging.getLogger(__name__)
 
@@ -141,6 +144,17 @@ class AgentSystem(MovesTrees):
     def servers(self) -> tuple[str, ...]:
         """The names of the tool servers that it knows."""
         return names_of(self._servers)
+
+    @property
+    def tool_servers(self) -> "ToolServers | None":
+        """How it reaches tool servers, once it runs; None if it has none."""
+        return self._remote.servers if self._remote is not None and self.servers else None
+
+    @property
+    def server_places(self) -> Mapping[str, str]:
+        """The base URLs of its tool servers that have one, by name."""
+        servers = self._servers if isinstance(self._servers, dict) else {}
+        return {name: server.url for name, server in servers.items() if server.url}
 
     @property
     def callbacks(self) -> str:
