@@ -88,14 +88,13 @@ servers = click.option(
 
 listen = click.option(
     "--listen",
-    default="",
     type=WORD,
     metavar="HOST:PORT",
     help="Where callbacks come in; by default a port of this machine that the store remembers.",
 )
 
 public = click.option(
-    "--public", default="", type=WORD, metavar="URL", help="The base URL that tool servers are told, if it is another."
+    "--public", type=WORD, metavar="URL", help="The base URL that tool servers are told, if it is another."
 )
 
 instructions = click.option(

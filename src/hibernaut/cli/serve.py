@@ -66,8 +66,8 @@ def serve(
     model: str,
     tools: tuple[str, ...],
     servers: tuple[str, ...],
-    listen: str,
-    public: str,
+    listen: str | None,
+    public: str | None,
     max_slices: int,
     *,
     local: bool,
@@ -91,7 +91,7 @@ def serve(
         raise click.UsageError("--inbox-only runs nothing: it takes no --model, --tools or --server")
     if store == MEMORY:
         raise click.UsageError("serve needs a file as its store: nobody else could reach one in memory")
-    setting = Setting(store, model=model, tools=tools, servers=servers, listen=listen, public=public)
+    setting = Setting(store, model=model, tools=tools, servers=servers, listen=listen or "", public=public or "")
     serving = _receive(setting, quiet=quiet) if inbox_only else _serve(setting, max_slices, quiet=quiet)
     click.get_current_context().exit(run_async(serving, _warn))
 
