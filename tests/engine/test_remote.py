@@ -7,6 +7,7 @@ import pytest
 
 from hibernaut.kernel.limits import ThreadOptions
 from hibernaut.messages.events import ToolCall, ViewChanged
+from hibernaut.messages.inputs import Command, InputMessage
 from hibernaut.models.protocol import ModelRequest
 from hibernaut.models.scripted import ScriptedModel, ScriptedTurn, call, say, turn
 from hibernaut.rap.manifest import RemoteTool, Toolset
@@ -598,6 +599,69 @@ def test_at_start_the_calls_that_a_server_has_lost_are_answered_and_the_others_w
             assert (await head_of(await it.thread(alive.thread_id))).turn == (there.servers.calls[1].id,)
 
     run(scenario)
+
+
+@pytest.mark.parametrize(
+    "operation, keys, heard",
+    [("build", False, True), ("build", False, False), ("look", False, False), ("build", True, False)],
+)
+def test_a_call_whose_answer_waits_for_its_thread_is_neither_lost_nor_posted_again(
+    operation: str, keys: bool, heard: bool
+) -> None:
+    there = far(Toolset("ci", CI.endpoint, CI.tools, idempotency_keys=keys))
+    there.servers.answering = failing(*([] if heard else [CUT]))
+
+    async def scenario() -> None:
+        async with agents(there, [call(operation)]) as it:
+            agent = await it.launch()
+            await agent.send("Build")
+            await settle()
+            await park(there, agent.thread_id)
+            await there.answer("passed")
+            there.servers.finish(there.call.id)
+        async with agents(there, [say("Done.")]) as it:
+            await settle()
+            waiting = [one.message_id for one in await there.store.read_inbox(agent.thread_id)]
+            assert waiting == [f"result:{there.call.id}"]
+            assert len(there.servers.calls) == 1
+            agent = await it.thread(agent.thread_id)
+            await agent.resume()
+            await it.wait_idle()
+            assert (await story(agent))[-2:] == ["result: passed", "says: Done."]
+            assert await there.store.read_effects() == []
+
+    run(scenario)
+
+
+def test_a_subscription_whose_last_event_waits_for_its_thread_is_not_lost() -> None:
+    there = far()
+
+    async def scenario() -> None:
+        async with agents(there, [call("build"), say("I watch.")]) as it:
+            agent = await it.launch()
+            await agent.send("Watch")
+            await it.wait_idle()
+            await there.answer("watching", subscription=True)
+            await it.wait_idle()
+            await park(there, agent.thread_id)
+            await there.happen("over", associative=True, event_id="1", final=True)
+            there.servers.finish(there.call.id)
+        async with agents(there, [say("It ended.")]) as it:
+            await settle()
+            assert len(await there.store.read_inbox(agent.thread_id)) == 1
+            agent = await it.thread(agent.thread_id)
+            await agent.resume()
+            await it.wait_idle()
+            assert (await story(agent))[-2:] == ["event: build over [final]", "says: It ended."]
+            assert (await agent.state()).refused == 0
+
+    run(scenario)
+
+
+async def park(there: Far, thread_id: str) -> None:
+    """Let a thread take in nothing but commands."""
+    await there.store.put([InputMessage("park", thread_id, Command("park"), "operator")], there.clock.now())
+    await settle()
 
 
 def test_old_calls_are_asked_after_every_hour_and_young_ones_are_not() -> None:

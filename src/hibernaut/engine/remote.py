@@ -20,6 +20,7 @@ from hibernaut.engine.work import Work, work_of
 from hibernaut.errors import HibernautError
 from hibernaut.kernel.commit import Chosen, Effect
 from hibernaut.kernel.head import Call, Head, decode_head
+from hibernaut.messages.inputs import Delivered, Event, ToolResult
 from hibernaut.rap.answers import fate_of_call, refusal, wait_before
 from hibernaut.rap.invocations import callback_url, cancellation, headers, invocation
 from hibernaut.rap.limits import CALL_TOKEN_LIFE
@@ -112,7 +113,7 @@ class RemoteCalls:
         """Find out about a call that may have been posted; False: there is nothing left to do here."""
         effect = work.effect
         if toolset.idempotency_keys:
-            return True
+            return await self._is_wanted(work)
         question = AskStatus(work.thread_id, effect.call_id)
         for pause in _paced(effect, CALL_PAUSES):
             liveness = await self._servers.status(effect.server, question)
@@ -178,13 +179,21 @@ class RemoteCalls:
         )
 
     async def _is_wanted(self, work: Work) -> bool:
-        """Tell whether an effect is still owed: its call may have been answered or cancelled meanwhile."""
+        """Tell whether an effect is still owed: its call may have been answered or cancelled meanwhile.
+
+        It is answered as soon as the answer is stored, whenever the thread takes that in.
+        """
+        # The inbox first: what leaves it from now on shows in the effects that are read after it.
+        inbox = await self._retry(self._store.read_inbox, work.thread_id)
+        if any(_ends(arrived, work.effect.call_id) for arrived in inbox):
+            return False
         rows = await self._retry(self._store.read_effects, work.thread_id)
         return any(row.effect.request_id == work.effect.request_id for row in rows)
 
     async def _end(self, effect: Effect, thread_id: str, text: str) -> None:
         call, _ = await self._call(thread_id, effect.call_id)
-        await self._end_unknown(effect, thread_id, text, subscription=call is not None and call.mode == "subscription")
+        subscription = call is not None and call.mode == "subscription"
+        await self._end_unknown(effect, thread_id, text, subscription=subscription)
 
     async def _call(self, thread_id: str, call_id: str) -> tuple[Call | None, Head | None]:
         row = await self._store.read_head(thread_id)
@@ -296,6 +305,14 @@ class RemoteCalls:
         toolset = await self._toolsets.toolset(row.effect.server, work.toolset)
         if toolset is not None and toolset.idempotency_keys:
             await self._post(work, toolset, reached=True)
+
+
+def _ends(arrived: Delivered, call_id: str) -> bool:
+    """Tell whether something that was delivered is the last that is to be heard of a call."""
+    content = arrived.message.content if arrived.message is not None else None
+    if isinstance(content, ToolResult):
+        return content.call_id == call_id and (content.is_error or not content.subscription)
+    return isinstance(content, Event) and content.call_id == call_id and content.final
 
 
 def _tool_of(toolset: Toolset | None, name: str) -> RemoteTool | None:
