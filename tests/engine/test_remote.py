@@ -658,6 +658,30 @@ def test_a_subscription_whose_last_event_waits_for_its_thread_is_not_lost() -> N
     run(scenario)
 
 
+def test_a_subscription_that_is_lost_while_its_confirmation_waits_for_its_thread_ends() -> None:
+    there = far()
+
+    async def scenario() -> None:
+        async with agents(there, [call("build")]) as it:
+            agent = await it.launch()
+            await agent.send("Watch")
+            await it.wait_idle()
+            await park(there, agent.thread_id)
+            await there.answer("watching", subscription=True)
+            there.servers.finish(there.call.id)
+        async with agents(there, [say("It ended.")]) as it:
+            await settle()
+            agent = await it.thread(agent.thread_id)
+            await agent.resume()
+            await it.wait_idle()
+            assert (await story(agent))[-3] == "result: watching"
+            assert (await story(agent))[-2].endswith("[final]")
+            assert (await head_of(agent)).calls == {}
+            assert await there.store.read_effects() == []
+
+    run(scenario)
+
+
 async def park(there: Far, thread_id: str) -> None:
     """Let a thread take in nothing but commands."""
     await there.store.put([InputMessage("park", thread_id, Command("park"), "operator")], there.clock.now())

@@ -193,6 +193,8 @@ class RemoteCalls:
     async def _end(self, effect: Effect, thread_id: str, text: str) -> None:
         call, _ = await self._call(thread_id, effect.call_id)
         subscription = call is not None and call.mode == "subscription"
+        # A result that has not ended the call is a confirmation, which its thread may not have taken in yet.
+        subscription = subscription or await self._store.knows(thread_id, f"result:{effect.call_id}")
         await self._end_unknown(effect, thread_id, text, subscription=subscription)
 
     async def _call(self, thread_id: str, call_id: str) -> tuple[Call | None, Head | None]:
