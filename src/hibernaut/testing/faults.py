@@ -50,6 +50,10 @@ class FaultyStore:
         """The names of the operations so far, in the order they began."""
         return list(self._operations)
 
+    async def perform(self, name: str, operation: Callable[[], Awaitable[T]]) -> T:
+        """Do something else of the same process, which is counted with the operations: it can die of it, too."""
+        return await self._perform(name, operation)
+
     async def create(self, threads: Sequence[NewThread], messages: Sequence[InputMessage], now: int) -> list[Outcome]:
         return await self._perform("create", lambda: self._inner.create(threads, messages, now))
 
