@@ -14,6 +14,7 @@ from typing import TypeVar
 
 import msgspec
 
+from hibernaut.codec import sha256
 from hibernaut.engine.history import chain_start
 from hibernaut.errors import AlreadyAnswered, QuestionOver, StoreBusy
 from hibernaut.kernel.head import Head, decode_head
@@ -30,18 +31,31 @@ from hibernaut.messages.items import (
     decode_page,
 )
 from hibernaut.models.scripted import ScriptedModel, ScriptFunction
+from hibernaut.rap.arrivals import Arrival, arrive
+from hibernaut.rap.callbacks import Callback
+from hibernaut.rap.manifest import Toolset
+from hibernaut.rap.requests import Invocation
+from hibernaut.rap.wire import CALLBACK_PATH
+from hibernaut.reach import Callbacks
 from hibernaut.stores.protocol import EffectRow, LogRow, Store, ThreadRow
 from hibernaut.system import AgentSystem
 from hibernaut.testing.clock import ManualClock
 from hibernaut.testing.faults import FaultPlan, FaultyStore, SimulatedCrash
+from hibernaut.testing.faulty_servers import FaultyToolServers
+from hibernaut.testing.tool_servers import Received
 from hibernaut.tools.context import ToolContext
+from hibernaut.tools.tokens import KeyRing, read
 from hibernaut.tools.tool import AnyTool
-from tests.crash.world import World
+from tests.crash.world import OutsideServers, World
 
 THREAD = "thread"
 
 PATIENCE = 30
 """Seconds of real time after which a life that goes nowhere is a failed test."""
+
+SECOND = 1_000
+
+PUBLIC = Callbacks(public="http://runtime.test", listen=False)
 
 T = TypeVar("T")
 
@@ -55,6 +69,12 @@ class Play(msgspec.Struct):
     options: ThreadOptions = ThreadOptions()
     resident: bool = True
     """An engine runs; otherwise the client drives it step by step."""
+    servers: Sequence[Toolset] = ()
+    """What tool servers have, by their names."""
+    answering: Callable[[Received], int] = lambda _: 200
+    """The status that they answer with."""
+    before_acknowledging: Callable[[], Awaitable[object]] | None = None
+    """What they do when they have taken a call, before they say so."""
 
 
 class Seen(msgspec.Struct):
@@ -193,6 +213,44 @@ class Life:
             with suppress(AlreadyAnswered, QuestionOver):
                 await _insist(lambda: self.system.answer(name, choice))
 
+    # What tool servers do
+
+    @property
+    def servers(self) -> OutsideServers:
+        """The tool servers of the world."""
+        assert self.world.servers is not None
+        return self.world.servers
+
+    async def taken(self, tool: str = "work") -> Invocation | None:
+        """Return a call of a tool when its server has taken it and is known to; None if it has its result instead."""
+        await self.until(lambda seen: any(_is_taken(one, tool) for one in seen.tree.values()))
+        taken = [call for call in self.servers.work.values() if call.operation == tool]
+        return taken[0] if taken else None
+
+    async def bring(self, callback: Callback, call: Invocation, *, final: bool = True) -> None:
+        """Bring a callback to whoever receives it in this process, as a server does: until it is stored, then no more.
+
+        When it is the `final` one the server has nothing more to do for the call.
+        """
+        delivery = sha256(repr(callback).encode()).hex()
+        if [delivery] in [list(words) for words in self.world.of("brought")]:
+            return
+        await self.bring_again(callback, call)
+        self.world.note("brought", delivery)
+        if final:
+            self.servers.finish(call.id)
+
+    async def bring_again(self, callback: Callback, call: Invocation) -> None:
+        """Bring a callback, whether that was done before or not."""
+        token = call.callback_url.rpartition(CALLBACK_PATH)[2]
+        grant = read(KeyRing([await self._store.secret()]), token, self.clock.now())
+        arrival = arrive(callback, grant, delivery=sha256(repr(callback).encode()).hex())
+        assert isinstance(arrival, Arrival)
+        store, messages = self.system.store, [arrival.message]
+        await _insist(lambda: store.put(messages, self.clock.now(), blobs=arrival.blobs))
+
+    # What anybody sees
+
     async def look(self) -> Seen:
         """Look at the tree, past everything that can die."""
         return await look(self._store)
@@ -205,6 +263,13 @@ class Life:
             if condition(seen):
                 return seen
             await self.faulty.moved.wait()
+
+    async def wait_out(self, condition: Callable[[Seen], bool]) -> Seen:
+        """Return when the tree is so far. Time passes until then, since something waits for it that nobody sees."""
+        while not condition(seen := await self.look()):
+            self.pass_to(self.clock.now() + SECOND)
+            await asyncio.sleep(0.001)
+        return seen
 
     async def settle(self) -> None:
         """Let the tree go on until it rests for good. Time passes when nothing else can happen."""
@@ -240,11 +305,17 @@ class Life:
         """
         play = scenario(self)
         model = ScriptedModel(play.answer, clock=self.clock, record=False)
+        if play.servers and self.world.servers is None:
+            self.world.servers = OutsideServers({one.name: one for one in play.servers})
+        if (servers := self.world.servers) is not None:
+            servers.answering, servers.before_acknowledging = play.answering, play.before_acknowledging
         self._system = AgentSystem(
             model=model,
             tools=play.tools,
             store=self.faulty,
             options=play.options,
+            servers=FaultyToolServers(servers, self.faulty) if servers is not None else (),
+            callbacks=PUBLIC,
             run=play.resident,
             clock=self.clock,
             ids=_LifeIds(self._number),
@@ -266,6 +337,12 @@ class Life:
 
 
 Scenario = Callable[[Life], Play]
+
+
+def _is_taken(seen: Seen, tool: str) -> bool:
+    """Tell whether a server is known to have taken a call, or it has a result already."""
+    accepted = any(row.state == "accepted" and row.effect.tool == tool for row in seen.effects)
+    return accepted or seen.answered(tool) or any(call.tool == tool and call.held for call in seen.head.calls.values())
 
 
 def _question(seen: Seen, prompt: str) -> str:

@@ -11,13 +11,16 @@ import msgspec
 from msgspec.structs import asdict, replace
 
 from hibernaut.engine.dispatcher import UNKNOWN_EFFECT
+from hibernaut.engine.remote import LOST
 from hibernaut.errors import StoreBusy
 from hibernaut.kernel.receipt import Receipt, TurnCommit, decode_receipt, verify_chain
-from hibernaut.messages.items import CallItem, EventItem, Item, ResultItem, TextItem, decode_page
+from hibernaut.messages.items import EventItem, Item, ResultItem, TextItem, decode_page
+from hibernaut.rap.requests import AskStatus, Invocation, Request
 from hibernaut.stores.memory import MemoryStore
 from hibernaut.stores.protocol import DEAD_AFTER, Store
 from hibernaut.stores.sqlite import SqliteStore
 from hibernaut.testing.faults import FaultPlan, SimulatedCrash
+from hibernaut.testing.tool_servers import MemoryToolServers
 from tests.crash.life import Life, Scenario, Seen, look
 from tests.crash.world import World
 
@@ -42,8 +45,11 @@ class Course(msgspec.Struct):
     world: World
     operations: list[str]
     """Of the last life."""
-    unknown: set[str]
-    """Calls that were begun and not answered when their process died, and whose tool must not be run again."""
+    unknown: dict[str, str]
+    """Calls that were begun and not answered when their process died, and whose tool must not be run again.
+
+    With what is told of them.
+    """
 
     @property
     def pages(self) -> list[list[Item]]:
@@ -55,7 +61,7 @@ def run_course(scenario: Scenario, open_store: OpenStore, crashes: Sequence[Cras
 
     In the life after those the store fails at operation `fail_at`.
     """
-    world, unknown = World(), set[str]()
+    world, unknown = World(), dict[str, str]()
     plans = [FaultPlan(crash_at=crash.operation, after=crash.after) for crash in crashes]
     failing = FaultPlan(fail_at={fail_at: StoreBusy("the disk is busy")} if fail_at else {})
     for number, plan in enumerate([*plans, failing, FaultPlan()], 1):
@@ -94,17 +100,23 @@ async def read_store(open_store: OpenStore) -> Seen:
         return await look(store)
 
 
-def left_unknown(seen: Seen, world: World) -> set[str]:
-    """Return the calls of which nobody can tell any more whether they happened."""
-    return {call_id for one in seen.tree.values() for call_id in _left_unknown(one, world)}
+def left_unknown(seen: Seen, world: World) -> dict[str, str]:
+    """Return the calls of which nobody can tell any more whether they happened, with what is told of them."""
+    return {name: told for one in seen.tree.values() for name, told in _left_unknown(one, world).items()}
 
 
-def _left_unknown(seen: Seen, world: World) -> set[str]:
+def _left_unknown(seen: Seen, world: World) -> dict[str, str]:
     repeatable = {tool for (tool,) in world.of("idempotent")}
     answers = {arrived.message_id for arrived in seen.inbox}
-    sent = {row.effect.call_id for row in seen.effects if row.state == "sent" and row.effect.tool not in repeatable}
+    at_work = world.servers.alive if world.servers is not None else set[str]()
+    sent = {row.effect.call_id: row.effect for row in seen.effects if row.state == "sent" and row.effect.call_id}
     waited_for = {call.id for call in seen.head.calls.values() if call.state in ("open", "detached")}
-    return {call_id for call_id in sent & waited_for if f"result:{call_id}" not in answers}
+    return {
+        name: (LOST if effect.server else UNKNOWN_EFFECT).format(tool=effect.tool, server=effect.server)
+        for name, effect in sent.items()
+        if effect.kind == "invoke" and name in waited_for and effect.tool not in repeatable
+        if f"result:{name}" not in answers and name not in at_work
+    }
 
 
 def pages_of(seen: Seen) -> list[list[Item]]:
@@ -132,9 +144,10 @@ def check_course(course: Course, plain: Course, *, untimely: bool = False) -> No
         assert seen.inbox == ()
     _check_family(course.seen)
     _check_effects(course, plain)
+    _check_servers(course, plain, untimely=untimely)
     threads, others = course.seen.tree, plain.seen.tree
     if untimely and course.unknown:
-        told = [item for seen in threads.values() for item in seen.items if _is_unknown(item)]
+        told = [item for seen in threads.values() for item in seen.items if _is_unknown(item, course.unknown)]
         assert len(told) == len(course.unknown)
         assert _last_words(course.seen) == _last_words(plain.seen)
         return
@@ -152,10 +165,11 @@ def _check_family(root: Seen) -> None:
         assert head.status == "closed" or above.status != "closed"
 
 
-def _check_thread(seen: Seen, plain: Seen, unknown: set[str]) -> None:
-    expected = [_expected(item, unknown, _tools(plain)) for item in _flat(plain)]
+def _check_thread(seen: Seen, plain: Seen, unknown: dict[str, str]) -> None:
+    expected = [_expected(item, unknown) for item in _flat(plain)]
     assert _flat(seen) == expected
     assert (seen.head.status, seen.head.reason) == (plain.head.status, plain.head.reason)
+    assert seen.head.toolsets == plain.head.toolsets
     if unknown:
         assert _facts(seen) == _facts(plain)
     else:
@@ -175,6 +189,35 @@ def _check_effects(course: Course, plain: Course) -> None:
         assert done[tool, call_id] or call_id in course.unknown
 
 
+def _check_servers(course: Course, plain: Course, *, untimely: bool) -> None:
+    """Check that the servers did what they did in the undisturbed run, and were told what they were told there."""
+    if plain.world.servers is None or course.world.servers is None:
+        assert course.world.servers is plain.world.servers
+        return
+    done, undisturbed = _work(course.world.servers), _work(plain.world.servers)
+    assert set(undisturbed.values()) == {1} or not undisturbed
+    repeatable = {tool for (tool,) in plain.world.of("idempotent")}
+    assert not [work for work, times in done.items() if times > 1 and work[1] not in repeatable]
+    assert done.keys() <= undisturbed.keys()
+    left = undisturbed.keys() - done.keys()
+    assert all(work[2] in course.unknown for work in left) or (untimely and course.unknown)
+    told, expected = _told(course.world.servers), _told(plain.world.servers)
+    assert told <= expected if course.unknown else told == expected
+
+
+def _work(servers: MemoryToolServers) -> Counter[tuple[str, str, str]]:
+    """Count what servers were called for: server, tool and key, which is the id of the call."""
+    taken = [one for one in servers.received if isinstance(one.message, Invocation) and one.taken]
+    assert all(isinstance(one.message, Invocation) and one.key == one.message.id for one in taken)
+    return Counter((one.server, one.message.operation, one.key) for one in taken if isinstance(one.message, Invocation))
+
+
+def _told(servers: MemoryToolServers) -> set[tuple[str, Request]]:
+    """Return what servers were told besides. It may be told twice, when a process dies before it hears the answer."""
+    asked = (Invocation, AskStatus)
+    return {(one.server, one.message) for one in servers.received if not isinstance(one.message, asked)}
+
+
 def _last_words(seen: Seen) -> Item:
     return [item for item in _flat(seen) if isinstance(item, TextItem)][-1]
 
@@ -192,21 +235,17 @@ def _punctual(item: Item) -> Item:
     return item
 
 
-def _tools(seen: Seen) -> dict[str, str]:
-    return {item.id: item.name for item in seen.items if isinstance(item, CallItem)}
-
-
-def _expected(item: Item, unknown: set[str], tools: dict[str, str]) -> Item:
+def _expected(item: Item, unknown: dict[str, str]) -> Item:
     if isinstance(item, ResultItem | EventItem) and item.call_id in unknown:
-        content = UNKNOWN_EFFECT.format(tool=tools[item.call_id])
+        content = unknown[item.call_id]
         if isinstance(item, EventItem):
             return replace(item, content=content)
         return ResultItem(item.call_id, content, is_error=True)
     return item
 
 
-def _is_unknown(item: Item) -> bool:
-    return isinstance(item, ResultItem | EventItem) and isinstance(item.content, str) and "died" in item.content
+def _is_unknown(item: Item, unknown: dict[str, str]) -> bool:
+    return isinstance(item, ResultItem | EventItem) and item.content in unknown.values()
 
 
 def _normal(seen: Seen, *, digests: bool) -> list[dict[str, object]]:

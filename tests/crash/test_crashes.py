@@ -111,7 +111,7 @@ def check_failures(name: str, plain: Course, places: Sequence[int]) -> None:
     for place in places:
         course = run_course(SCENARIOS[name], memory_store(), fail_at=place)
         try:
-            assert course.unknown == set()
+            assert course.unknown == {}
             check_course(course, plain)
         except AssertionError as error:
             error.add_note(f"{name}: operation {place} ({plain.operations[place - 1]}) failed")

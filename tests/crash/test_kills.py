@@ -46,7 +46,7 @@ class Nursery:
         """Run a scenario, killed at one place, to its end."""
         self._made += 1
         file = self._folder / f"{self._made}.db"
-        unknown = set[str]()
+        unknown = dict[str, str]()
         operation, after = (crash.operation, crash.after) if crash else (0, False)
         for number in range(1, MOST_LIVES):
             status = self._live((str(file), name, number, operation if number == 1 else 0, after))

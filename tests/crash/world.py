@@ -1,10 +1,14 @@
-"""What is outside of the process under test, and outlives it: what tools did there, and the time."""
+"""What is outside of the process under test, and outlives it: what tools did there, tool servers, and the time."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
+
+from hibernaut.rap.replies import Reply
+from hibernaut.rap.requests import Invocation
+from hibernaut.testing.tool_servers import MemoryToolServers
 
 Record = tuple[str, ...]
 
@@ -16,6 +20,7 @@ class World:
 
     def __init__(self, path: Path | None = None) -> None:
         self._path = path
+        self.servers: OutsideServers | None = None
         self.records: list[Record] = []
         if path is not None and path.exists():
             lines = path.read_bytes().splitlines()
@@ -39,3 +44,15 @@ class World:
     def now(self) -> int:
         """The moment that the last process had come to."""
         return max((int(moment) for (moment,) in self.of("clock")), default=START)
+
+
+class OutsideServers(MemoryToolServers):
+    """Tool servers that may do something between the moment at which they take a call and their answer to it."""
+
+    before_acknowledging: Callable[[], Awaitable[object]] | None = None
+
+    async def invoke(self, name: str, invocation: Invocation, headers: Mapping[str, str], endpoint: str) -> Reply:
+        reply = await super().invoke(name, invocation, headers, endpoint)
+        if self.before_acknowledging is not None:
+            await self.before_acknowledging()
+        return reply
