@@ -6,7 +6,8 @@ prints `{"port": n}` and serves until it is killed. A test starts one within its
 
 Tools: `echo` answers at once, `later` some time after the acknowledgement, `fail` with an error; `tick` becomes a
 subscription that sends events and ends with a final one; `choose` asks a person and answers with what was chosen;
-`picture` answers with a text and an image.
+`picture` answers with a text and an image; `show` shows people something beside the conversation, and answers with a
+text that people see otherwise than the model.
 
 It behaves, unless it is told a mode: for everything by `--mode`, or for one base URL, which is the mode as its path:
 `http://127.0.0.1:1234/hang`. The modes are in `CALL_MODES` and `MANIFEST_MODES`.
@@ -74,7 +75,8 @@ class Call(NamedTuple):
 def tools() -> list[Fields]:
     """Return the tools as the manifest tells them."""
     seconds = {"type": "object", "properties": {"seconds": {"type": "number"}}}
-    count = {"type": "object", "properties": {"count": {"type": "integer"}, "seconds": {"type": "number"}}}
+    count: Fields = {"type": "object", "properties": {"count": {"type": "integer"}, "seconds": {"type": "number"}}}
+    count["properties"]["associative"] = {"type": "boolean"}
     text = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
     return [
         {"name": "echo", "description": "Say it again.", "inputSchema": text, "annotations": {"readOnly": True}},
@@ -83,6 +85,7 @@ def tools() -> list[Fields]:
         {"name": "tick", "description": "Tell when it ticks.", "inputSchema": count},
         {"name": "choose", "description": "Ask a person.", "inputSchema": _EMPTY},
         {"name": "picture", "description": "Show a picture.", "inputSchema": _EMPTY},
+        {"name": "show", "description": "Show something.", "inputSchema": _EMPTY},
     ]
 
 
@@ -140,6 +143,7 @@ class ForeignServer(ThreadingHTTPServer):
             "tick": self.tick,
             "choose": self.choose,
             "picture": self.picture,
+            "show": self.show,
         }
         work[invocation["operation"]](call, invocation["arguments"])
         with self.lock:
@@ -156,7 +160,8 @@ class ForeignServer(ThreadingHTTPServer):
             if call.over.wait(arguments.get("seconds", 0.01)):
                 return
             final = {"final": True} if number == count else {}
-            self.deliver(call, "subscription_event", text=f"tick {number}", event_id=f"tick-{number}", **final)
+            more = {"associative": arguments.get("associative", False), **final}
+            self.deliver(call, "subscription_event", text=f"tick {number}", event_id=f"tick-{number}", **more)
 
     def choose(self, call: Call, _arguments: Fields) -> None:
         colours = ["red", "green", "blue"]
@@ -170,6 +175,11 @@ class ForeignServer(ThreadingHTTPServer):
     def picture(self, call: Call, _arguments: Fields) -> None:
         image = {"type": "image", "data": PICTURE, "mediaType": "image/png"}
         self.result(call, content=[{"type": "text", "text": "look:"}, image])
+
+    def show(self, call: Call, _arguments: Fields) -> None:
+        self.deliver(call, "view_update", view_type="plan", content={"steps": 2})
+        display = [{"type": "hologram", "content": {}}, {"type": "diff", "content": {"path": "a", "patch": "+b"}}]
+        self.result(call, text="shown", display_as=display)
 
     def result(self, call: Call, **fields: Any) -> None:
         invocation = call.invocation

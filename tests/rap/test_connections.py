@@ -81,7 +81,8 @@ async def test_a_toolset_is_brought_as_it_was_sent_and_read(foreign: ForeignServ
     server = RemoteServer(url=foreign.url, name="ci", headers={"X-Who": "me"})
     async with connections(server) as servers:
         found = await a_tool_servers(servers).discover("ci")
-    assert [tool.name for tool in found.toolset.tools] == ["echo", "later", "fail", "tick", "choose", "picture"]
+    names = ["echo", "later", "fail", "tick", "choose", "picture", "show"]
+    assert [tool.name for tool in found.toolset.tools] == names
     assert found.toolset.endpoint == f"{foreign.url}/invoke"
     assert b'"isNew": true' in found.manifest
     assert [(each.path, each.headers["x-who"]) for each in foreign.received] == [("/.well-known/rap-toolset", "me")]
