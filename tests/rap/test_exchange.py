@@ -91,6 +91,19 @@ async def test_one_that_breaks_off_or_hangs_may_have_been_reached(answer: bytes)
     assert caught.value.reached
 
 
+@pytest.mark.parametrize("sent", [b"half", b""])
+async def test_a_status_is_an_answer_where_the_body_does_not_matter(sent: bytes) -> None:
+    async with rude(b"HTTP/1.1 202 Accepted\r\nContent-Length: 100\r\n\r\n" + sent) as url, Exchange() as exchange:
+        reply = await exchange.post(url, b"{}", by_status=True)
+    assert (reply.status, reply.body) == (202, b"")
+
+
+async def test_a_status_is_waited_for_where_the_body_does_not_matter() -> None:
+    async with rude(b"") as url, Exchange(answer_within=50) as exchange:
+        with pytest.raises(NoAnswer):
+            await exchange.post(url, b"{}", by_status=True)
+
+
 async def test_a_port_that_is_taken_is_named() -> None:
     async with listening(app) as there:
         with pytest.raises(ConfigurationError, match=str(there.port)):

@@ -90,9 +90,9 @@ class Connection:
         return await asyncio.shield(self._discovery)
 
     async def invoke(self, invocation: Invocation, headers: Mapping[str, str], endpoint: str) -> Reply:
-        """Post a call to where the server takes calls now."""
+        """Post a call to where the server takes calls now. Its status is the answer."""
         async with self._calls, self._at() as base:
-            return await self._post(base, await self._endpoint(base, endpoint), invocation, headers)
+            return await self._post(base, await self._endpoint(base, endpoint), invocation, headers, by_status=True)
 
     async def tell(self, path: str, notice: Request) -> Reply:
         """Post something below the base."""
@@ -100,9 +100,9 @@ class Connection:
             return await self._post(base, base + path, notice)
 
     async def answer(self, url: str, answer: Request) -> Reply:
-        """Post something to an address that the server has named."""
+        """Post something to an address that the server has named. Its status is the answer."""
         async with self._notices, self._at() as base:
-            return await self._post(base, self._moved(base, url), answer, bare=True)
+            return await self._post(base, self._moved(base, url), answer, bare=True, by_status=True)
 
     async def aclose(self) -> None:
         """Let go of everything, the process included."""
@@ -182,13 +182,15 @@ class Connection:
         headers: Mapping[str, str] | None = None,
         *,
         bare: bool = False,
+        by_status: bool = False,
     ) -> Reply:
         """Post a message. `bare`: rather without credentials than not at all."""
         body = encode(message)
         if not await self._check(base, url, "an address", bare=bare):
-            return await self._exchange(credentials=False).post(url, body, headers)
+            return await self._exchange(credentials=False).post(url, body, headers, by_status=by_status)
         with self._naming():
-            return await self._exchange(credentials=True).post(url, body, {**self._headers.read(), **(headers or {})})
+            sent = {**self._headers.read(), **(headers or {})}
+            return await self._exchange(credentials=True).post(url, body, sent, by_status=by_status)
 
     def _exchange(self, *, credentials: bool) -> Exchange:
         """Return what requests are made with. It is made when it is needed: certificates take a while to load."""

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Final, Literal, Self
 
 import httpx2
+from msgspec import structs
 
 from hibernaut.errors import TooLarge
 from hibernaut.rap.limits import ANSWER_WITHIN, CONNECT_WITHIN, LIMITS
@@ -72,14 +73,18 @@ class Exchange:
         """
         return await self._send("GET", url, None, headers or {}, limit, setting)
 
-    async def post(self, url: str, body: bytes, headers: Mapping[str, str] | None = None) -> Reply:
+    async def post(
+        self, url: str, body: bytes, headers: Mapping[str, str] | None = None, *, by_status: bool = False
+    ) -> Reply:
         """Send a JSON body. Of the answer as many bytes are kept as a notice may have.
+
+        `by_status`: a status is an answer, whatever becomes of the body after it.
 
         Raises:
             NoAnswer.
         """
         sent = {"Content-Type": "application/json", **(headers or {})}
-        return await self._send("POST", url, body, sent, LIMITS.notice_bytes, "")
+        return await self._send("POST", url, body, sent, LIMITS.notice_bytes, "", by_status=by_status)
 
     async def aclose(self) -> None:
         """Let go of all connections."""
@@ -101,19 +106,27 @@ class Exchange:
         headers: Mapping[str, str],
         limit: int,
         setting: str,
+        *,
+        by_status: bool = False,
     ) -> Reply:
+        known: Reply | None = None
         try:
             async with (
                 asyncio.timeout(self._answer_within / 1_000),
                 self._client.stream(method, url, content=content, headers=headers) as answer,
             ):
-                body = await _body(answer, limit, setting)
-                return Reply(answer.status_code, dict(answer.headers), body)
+                reply = Reply(answer.status_code, dict(answer.headers), b"")
+                known = reply if by_status else None
+                return structs.replace(reply, body=await _body(answer, limit, setting))
         except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol) as error:
             raise NoAnswer(url, _words(error), reached=False) from error
         except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError) as error:
+            if known is not None:
+                return known
             raise NoAnswer(url, _words(error), reached=True) from error
         except TimeoutError:
+            if known is not None:
+                return known
             raise NoAnswer(url, f"nothing within {self._answer_within / 1_000:g} s", reached=True) from None
 
 
