@@ -10,7 +10,8 @@ import msgspec
 
 from hibernaut.clock import Clock
 from hibernaut.engine.servers import Remote
-from hibernaut.errors import ConfigurationError, MalformedInput
+from hibernaut.errors import ConfigurationError, MalformedInput, TooLarge
+from hibernaut.rap.limits import LONGEST_ADDRESS
 from hibernaut.rap.servers import RemoteServer, servers_by_name
 from hibernaut.rap.wire import check_address
 from hibernaut.stores.protocol import Store
@@ -32,6 +33,8 @@ _ADDRESS_NOTE: Final = "callbacks:address"
 _PRIVILEGED: Final = 1_024
 _LAST_PORT: Final = 65_535
 _HEALTH_WITHIN: Final = 2_000
+_ANYWHERE: Final = ("0.0.0.0", "::")  # noqa: S104  # what is no address that a server could post to
+_USUAL_PORT: Final = {"http": ":80", "https": ":443"}
 
 
 class _Health(msgspec.Struct, frozen=True):
@@ -69,10 +72,22 @@ class Callbacks(msgspec.Struct, frozen=True, kw_only=True):
         if not self.listen and not self.public:
             raise ConfigurationError("callbacks: with `listen=False`, `public` must say where servers post them")
         if self.public:
-            try:
-                check_address("the public address of callbacks", self.public)
-            except MalformedInput as error:
-                raise ConfigurationError(str(error)) from None
+            _check_public(self.public)
+
+
+def _check_public(public: str) -> None:
+    try:
+        check_address("the public address of callbacks", public)
+    except MalformedInput as error:
+        raise ConfigurationError(str(error)) from None
+    if len(public) > LONGEST_ADDRESS:
+        raise ConfigurationError(
+            f"the public address of callbacks has {len(public):,} characters; {LONGEST_ADDRESS:,} are most"
+        )
+    if "?" in public or "#" in public:
+        raise ConfigurationError(
+            f"the public address {public!r} of callbacks is a base: it has no query and no fragment"
+        )
 
 
 def configured(servers: Servers) -> Configured:
@@ -108,6 +123,10 @@ async def reach(
     Raises:
         ConfigurationError: the address cannot be had, or a server cannot be meant like this.
     """
+    if callbacks.host in _ANYWHERE and not callbacks.public and names_of(servers):
+        raise ConfigurationError(
+            f"callbacks: no tool server can post to {callbacks.host}; say in `public` where this machine is reached"
+        )
     secrets = [*callbacks.secrets, await store.secret(), *await store.old_secrets()]
     keys = KeyRing(list(dict.fromkeys(secrets)))
     address = await _listen(callbacks, keys, store, clock, stack, on_view) if callbacks.listen else ""
@@ -137,7 +156,7 @@ async def _listen(
     from hibernaut.rap.receiver import CallbackReceiver  # noqa: PLC0415
 
     local = callbacks.host == "localhost" or is_loopback(callbacks.host)
-    hosts = LOCAL_HOSTS | {urlsplit(callbacks.public).netloc.lower()} if local else None
+    hosts = LOCAL_HOSTS | _names(callbacks.public) if local else None
     app = CallbackReceiver(
         store, keys, clock, hosts=hosts, allow_unsigned_loopback=callbacks.allow_unsigned, on_view=on_view
     )
@@ -158,6 +177,13 @@ async def _listen(
     return address.url
 
 
+def _names(public: str) -> set[str]:
+    """Return the names that requests to an address bear as their host: a port that is the usual one is left out."""
+    parts = urlsplit(public)
+    named = parts.netloc.lower()
+    return {named, named.removesuffix(_USUAL_PORT[parts.scheme])} if named else set()
+
+
 async def _receives(url: str, keys: KeyRing) -> bool:
     """Tell whether callbacks for the same store are received at an address already."""
     from hibernaut.rap.exchange import Exchange, NoAnswer  # noqa: PLC0415
@@ -167,7 +193,7 @@ async def _receives(url: str, keys: KeyRing) -> bool:
         async with Exchange(answer_within=_HEALTH_WITHIN) as exchange:
             reply = await exchange.get(url + HEALTH_PATH)
         return msgspec.json.decode(reply.body, type=_Health).keys == keys.newest
-    except (NoAnswer, msgspec.DecodeError):
+    except (NoAnswer, TooLarge, msgspec.DecodeError, UnicodeDecodeError):
         return False
 
 
