@@ -1,8 +1,9 @@
 """How a system reaches tool servers, and how they reach it."""
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 from urllib.parse import urlsplit
 
@@ -17,14 +18,15 @@ from hibernaut.rap.wire import check_address
 from hibernaut.stores.protocol import Store
 from hibernaut.tools.tokens import KeyRing
 
+if TYPE_CHECKING:
+    from hibernaut.rap.listening import App
+    from hibernaut.rap.tool_servers import ToolServers
+
 Servers: TypeAlias = "Iterable[RemoteServer | str] | ToolServers"
 """Tool servers as a program gives them."""
 
 Configured: TypeAlias = "dict[str, RemoteServer] | ToolServers"
 """The same, looked at."""
-
-if TYPE_CHECKING:
-    from hibernaut.rap.tool_servers import ToolServers
 
 logger = logging.getLogger(__name__)
 
@@ -33,6 +35,8 @@ _ADDRESS_NOTE: Final = "callbacks:address"
 _PRIVILEGED: Final = 1_024
 _LAST_PORT: Final = 65_535
 _HEALTH_WITHIN: Final = 2_000
+_LOOK_EVERY: Final = 1_000
+"""Milliseconds between two looks whether the port that another process has is free."""
 _ANYWHERE: Final = ("0.0.0.0", "::")  # noqa: S104  # what is no address that a server could post to
 _USUAL_PORT: Final = {"http": ":80", "https": ":443"}
 
@@ -47,7 +51,8 @@ class Callbacks(msgspec.Struct, frozen=True, kw_only=True):
     Args:
         host, port: where this process listens. Port 0 is one that was free when the store was first used with tool
             servers, and the same from then on, so that answers find their way after a restart. Should another process
-            listen there for the same store, that one receives the callbacks of this one, too.
+            listen there for the same store, that one receives the callbacks of this one, too, and this one takes
+            its place when it ends.
         public: the base URL that servers are told, where it is another one than `http://host:port`: that of a proxy,
             or of another process that receives callbacks for the same store.
         listen: False where another process does it (`hibernaut serve --inbox-only`); needs `public`.
@@ -169,12 +174,28 @@ async def _listen(
         except ConfigurationError as error:
             there = Address(callbacks.host, noted).url
             if await _receives(there, keys):
+                standing_by = (await stack.enter_async_context(asyncio.TaskGroup())).create_task(
+                    _stand_by(app, callbacks.host, noted, clock)
+                )
+                stack.callback(standing_by.cancel)
                 return there
             logger.warning("callbacks that were to come to port %d will not: %s", noted, error)
     address = await stack.enter_async_context(listening(app, callbacks.host))
     if not noted:
         await store.write_note(_PORT_NOTE, str(address.port).encode())
     return address.url
+
+
+async def _stand_by(app: "App", host: str, port: int, clock: Clock) -> None:
+    """Listen as soon as the process that listens there for the same store does so no more."""
+    from hibernaut.rap.listening import listening  # noqa: PLC0415
+
+    while True:
+        await clock.sleep(_LOOK_EVERY)
+        with suppress(ConfigurationError):  # it does
+            async with listening(app, host, port):
+                logger.info("callbacks that came to another process at port %d come here now", port)
+                await asyncio.Event().wait()
 
 
 def _names(public: str) -> set[str]:
