@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from hibernaut import AgentSystem
+from hibernaut.clock import Clock
 from hibernaut.engine.answering import OpenQuestion
 from hibernaut.handle import ThreadHandle
 from hibernaut.messages.items import UserItem
@@ -114,8 +115,8 @@ async def until_owed(handle: ThreadHandle, *rows: str) -> None:
 class Desk:
     """A server of our kit that has a tool for every kind of thing that a tool can do."""
 
-    def __init__(self, state: str = ":memory:") -> None:
-        self.server = server = ToolServer("desk", state=state)
+    def __init__(self, clock: Clock | None = None) -> None:
+        self.server = server = ToolServer("desk", clock=clock)
         self.forget()
 
         @server.tool(read_only=True)
@@ -167,11 +168,22 @@ class Desk:
                 self.cancelled.set()
             return ""
 
+        @server.tool
+        async def wait() -> str:
+            """Answer when it is time."""
+            self.waited += 1
+            self.waits.set()
+            await self.may_answer.wait()
+            return "at last"
+
     def forget(self) -> None:
         """Know nothing of what was called."""
         self.heard: list[str] = []
         self.hangs = asyncio.Event()
         self.cancelled = asyncio.Event()
+        self.waits = asyncio.Event()
+        self.may_answer = asyncio.Event()
+        self.waited = 0
         self.login = ""
         """The state that the provider sends people back with."""
 

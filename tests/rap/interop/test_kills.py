@@ -1,0 +1,128 @@
+"""What was acknowledged by either side is not lost, whichever of them dies, and is not done twice."""
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from hibernaut.messages.items import EventItem
+from hibernaut.messages.parts import plain_text
+from hibernaut.system import AgentSystem
+from tests.engine.scenario import story
+from tests.rap.interop.parties import WITHIN, Desk, HurriedClock, agents, owed, read, tell, until_owed
+
+ROOT = Path(__file__).parents[3]
+CLOCK = ROOT / "examples" / "rap" / "clock.py"
+
+
+@asynccontextmanager
+async def process(*words: str, ends: signal.Signals = signal.SIGKILL) -> AsyncIterator[asyncio.subprocess.Process]:
+    """Run a Python program beside the test."""
+    running = await asyncio.create_subprocess_exec(
+        *(sys.executable, *words),
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])},
+        stdout=asyncio.subprocess.PIPE,
+    )
+    try:
+        yield running
+    finally:
+        if running.returncode is None:
+            running.send_signal(ends)
+        await running.communicate()
+
+
+async def line_of(running: asyncio.subprocess.Process) -> str:
+    """Return the next line that a program prints."""
+    assert running.stdout is not None
+    async with asyncio.timeout(30):
+        return (await running.stdout.readline()).decode().strip()
+
+
+@asynccontextmanager
+async def nobody(url: str) -> AsyncIterator[asyncio.Event]:
+    """Hang up on whoever comes to an address, and tell that somebody has come."""
+    came = asyncio.Event()
+
+    async def hang_up(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        came.set()
+        writer.close()
+
+    async with await asyncio.start_server(hang_up, "127.0.0.1", urlsplit(url).port):
+        yield came
+
+
+async def test_a_runtime_that_was_killed_goes_on_with_an_answer_that_nobody_listened_for(tmp_path: Path) -> None:
+    desk, store = Desk(clock=HurriedClock()), tmp_path / "agents.db"
+    async with desk.server.running() as there:
+        async with process("-m", "tests.rap.interop.runtime", str(store), there.url, "wait {}") as runtime:
+            address = await line_of(runtime)
+            await desk.waits.wait()
+            async with AgentSystem(store=store, run=False) as onlooker:
+                await until_owed(await onlooker.thread("t"), "invoke: accepted")
+        async with nobody(address) as came:
+            desk.may_answer.set()
+            async with asyncio.timeout(WITHIN):
+                await came.wait()
+        async with agents(there.url, store=store) as system:
+            assert system.callbacks == address
+            handle = await system.thread("t")
+            await read(handle, "calls: wait {}", "result: at last", "says: I read: at last")
+            assert await owed(handle) == []
+            assert (await handle.state()).refused == 0
+    assert desk.waited == 1
+
+
+async def test_the_front_door_alone_takes_answers_for_engines_that_come_later_or_run_beside_it(tmp_path: Path) -> None:
+    desk, store = Desk(), tmp_path / "agents.db"
+    async with desk.server.running() as there:
+        async with agents(there.url, store=store) as system:
+            address = system.callbacks
+            handle = await tell(system, "wait")
+            await until_owed(handle, "invoke: accepted")
+        door = ("-m", "hibernaut.cli", "serve", "--inbox-only", "--store", str(store))
+        async with process(*door, ends=signal.SIGTERM) as front, AgentSystem(store=store, run=False) as onlooker:
+            assert f"taking callbacks for {store} at {address} " in await line_of(front)
+            seen = await onlooker.thread(handle.thread_id)
+            desk.may_answer.set()
+            async with asyncio.timeout(WITHIN):
+                while not await onlooker.store.read_inbox(seen.thread_id):
+                    pass
+            assert (await story(seen))[1:] == ["calls: wait {}"]
+            async with agents(there.url, store=store) as system:
+                assert system.callbacks == address
+                await read(await system.thread(seen.thread_id), "result: at last", "says: I read: at last")
+                await read(await tell(system, "echo", {"text": "hello"}), "says: I read: hello")
+                assert await system.store.read_effects() == []
+        assert front.returncode == 0
+    assert desk.waited == 1
+
+
+async def test_a_subscription_outlives_the_death_of_its_server(tmp_path: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    clock = ("-m", "hibernaut.cli", "rap", "serve", f"{CLOCK}:server", "--port", port)
+    served = (*clock, "--state", str(tmp_path / "clock.db"))
+    async with process(*served) as first:
+        await line_of(first)
+        async with agents(f"http://127.0.0.1:{port}", store=tmp_path / "agents.db") as system:
+            handle = await tell(system, "tick", {"seconds": 0.02, "count": 30})
+            await read(handle, "event: tick tick 3 of 30")
+            first.kill()
+            await first.wait()
+            assert await owed(handle) == ["invoke: accepted"]
+            async with process(*served) as second:
+                await line_of(second)
+                await read(handle, "event: tick The subscription has ended. [final]")
+            events = [item for item in await handle.history() if isinstance(item, EventItem)]
+            assert [plain_text(event.content) for event in events] == [
+                *(f"tick {number} of 30" for number in range(1, 31)),
+                "The subscription has ended.",
+            ]
+            assert await owed(handle) == []
