@@ -582,6 +582,36 @@ def test_an_engine_that_dies_between_post_and_acknowledgement_does_nothing_twice
     run(scenario)
 
 
+@pytest.mark.parametrize("operation, keys", [("build", False), ("look", False), ("build", True)])
+def test_of_a_call_that_was_perhaps_posted_to_a_server_that_is_not_configured_any_more_nobody_knows(
+    operation: str, keys: bool
+) -> None:
+    there = far(Toolset("ci", CI.endpoint, CI.tools, idempotency_keys=keys), FORGE)
+    there.servers.answering = failing(*[CUT] * 9)
+
+    async def scenario() -> None:
+        async with agents(there, [call(operation)]) as it:
+            agent = await it.launch()
+            await agent.send("Build")
+            await settle()
+            assert len(there.servers.calls) == 1
+        del there.servers.toolsets["ci"]
+        async with agents(there, [say("I see."), say("And there?")]) as it:
+            await it.wait_idle()
+            (told,) = [line for line in await story(await it.thread(agent.thread_id)) if line.startswith("error: ")]
+            assert told.startswith(
+                f"error: Error: it is unknown whether {operation} was run: its server ci did not ack"
+            )
+            assert "no tool server is called 'ci'" in told
+            assert await there.store.read_effects() == []
+            other = await it.launch()
+            await other.send("Hello")
+            await it.wait_idle()
+            assert (await story(other))[-1] == "says: And there?"
+
+    run(scenario)
+
+
 def test_at_start_the_calls_that_a_server_has_lost_are_answered_and_the_others_wait() -> None:
     there = far()
 

@@ -116,7 +116,11 @@ class RemoteCalls:
             return await self._is_wanted(work)
         question = AskStatus(work.thread_id, effect.call_id)
         for pause in _paced(effect, CALL_PAUSES):
-            liveness = await self._servers.status(effect.server, question)
+            try:
+                liveness = await self._servers.status(effect.server, question)
+            except HibernautError as error:
+                await self._give_up(work, str(error), reached=True)
+                return False
             if liveness == "alive":
                 await self._retry(self._store.accept_effects, [effect.request_id])
                 return False
@@ -141,7 +145,10 @@ class RemoteCalls:
             except NoAnswer as error:
                 reached, why = reached or error.reached, str(error)
             except HibernautError as error:
-                await self._refuse(effect, work.thread_id, f"Error: {effect.tool} was not run: {error}")
+                if not reached:
+                    await self._refuse(effect, work.thread_id, f"Error: {effect.tool} was not run: {error}")
+                elif await self._is_wanted(work):
+                    await self._give_up(work, str(error), reached=True)
                 return
             else:
                 fate = fate_of_call(reply.status)
@@ -159,6 +166,11 @@ class RemoteCalls:
                 await self._clock.sleep(max(pause, min(wait, WAIT_MOST)))
             if not await self._is_wanted(work):
                 return
+        await self._give_up(work, why, reached=reached)
+
+    async def _give_up(self, work: Work, why: str, *, reached: bool) -> None:
+        """Answer a call that no server has taken. `reached`: one may have begun it all the same."""
+        effect = work.effect
         text = (UNKNOWN_CALL if reached else NOT_RUN).format(tool=effect.tool, server=effect.server, why=why)
         if reached:
             await self._retry(self._end, effect, work.thread_id, text)
