@@ -101,7 +101,7 @@ def _read(path: Path) -> _File:
         return msgspec.toml.decode(path.read_bytes(), type=_File)
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{path} cannot be used: {error}") from error
 
 
