@@ -1,10 +1,8 @@
 """What was acknowledged by either side is not lost, whichever of them dies, and is not done twice."""
 
 import asyncio
-import os
 import signal
 import socket
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,33 +13,9 @@ from hibernaut.messages.parts import plain_text
 from hibernaut.system import AgentSystem
 from tests.engine.scenario import story
 from tests.rap.interop.parties import WITHIN, Desk, HurriedClock, agents, owed, read, tell, until_owed
+from tests.rap.interop.processes import COMMAND, ROOT, line_of, process
 
-ROOT = Path(__file__).parents[3]
 CLOCK = ROOT / "examples" / "rap" / "clock.py"
-
-
-@asynccontextmanager
-async def process(*words: str, ends: signal.Signals = signal.SIGKILL) -> AsyncIterator[asyncio.subprocess.Process]:
-    """Run a Python program beside the test."""
-    running = await asyncio.create_subprocess_exec(
-        *(sys.executable, *words),
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])},
-        stdout=asyncio.subprocess.PIPE,
-    )
-    try:
-        yield running
-    finally:
-        if running.returncode is None:
-            running.send_signal(ends)
-        await running.communicate()
-
-
-async def line_of(running: asyncio.subprocess.Process) -> str:
-    """Return the next line that a program prints."""
-    assert running.stdout is not None
-    async with asyncio.timeout(30):
-        return (await running.stdout.readline()).decode().strip()
 
 
 @asynccontextmanager
@@ -85,7 +59,7 @@ async def test_the_front_door_alone_takes_answers_for_engines_that_come_later_or
             address = system.callbacks
             handle = await tell(system, "wait")
             await until_owed(handle, "invoke: accepted")
-        door = ("-m", "hibernaut.cli", "serve", "--inbox-only", "--store", str(store))
+        door = (*COMMAND, "serve", "--inbox-only", "--store", str(store))
         async with process(*door, ends=signal.SIGTERM) as front, AgentSystem(store=store, run=False) as onlooker:
             assert f"taking callbacks for {store} at {address} " in await line_of(front)
             seen = await onlooker.thread(handle.thread_id)
@@ -107,7 +81,7 @@ async def test_a_subscription_outlives_the_death_of_its_server(tmp_path: Path) -
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
-    clock = ("-m", "hibernaut.cli", "rap", "serve", f"{CLOCK}:server", "--port", port)
+    clock = (*COMMAND, "rap", "serve", f"{CLOCK}:server", "--port", port)
     served = (*clock, "--state", str(tmp_path / "clock.db"))
     async with process(*served) as first:
         await line_of(first)
