@@ -100,7 +100,16 @@ def test_of_very_much_work_it_tells_a_part_and_counts_the_rest(
 @pytest.mark.parametrize(
     "words, problem",
     [
-        (("--store", "agents.db"), "--local is the one there is"),
+        (("--store", "agents.db"), "say what runs here: an engine (--local), or only the front door (--inbox-only)"),
+        (("--local", "--inbox-only", "--store", "agents.db"), "say what runs here"),
+        (("--inbox-only",), "--store"),
+        (("--inbox-only", "--store", ":memory:"), "serve needs a file"),
+        (("--inbox-only", "--store", "agents.db", "--model", "echo"), "it takes no --model"),
+        (("--inbox-only", "--store", "agents.db", "--tools", "agent.py"), "it takes no --model"),
+        (("--inbox-only", "--store", "agents.db", "--server", "https://a.example"), "it takes no --model"),
+        (("--inbox-only", "--store", "agents.db", "--listen", "nowhere"), "'nowhere' is no address to listen at"),
+        (("--inbox-only", "--store", "agents.db", "--public", "agents.example"), "not an http or https address"),
+        (("--local", "--store", "agents.db", "--server", "https://a.example", "--listen", "0.0.0.0:0"), "`public`"),
         (("--local", "--store", ":memory:"), "serve needs a file"),
         (("--local",), "--store"),
         (("--local", "--store", "agents.db", "--max-slices", "0"), "--max-slices"),

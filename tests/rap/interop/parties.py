@@ -26,7 +26,7 @@ PICTURE = b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 400
 ODD = 'NUL \0 and ESC \x1b, e\u0301, \u2400, \U0001f998, "\\", \u2028 and a long s: ſ'
 """A text that has something of everything."""
 
-WITHIN = 10
+WITHIN = 30
 """Seconds after which what has not come does not come."""
 
 
