@@ -168,6 +168,9 @@ class Desk:
                 self.cancelled.set()
             return ""
 
+        self._add_what_waits(server)
+
+    def _add_what_waits(self, server: ToolServer) -> None:
         @server.tool
         async def wait() -> str:
             """Answer when it is time."""
@@ -175,6 +178,13 @@ class Desk:
             self.waits.set()
             await self.may_answer.wait()
             return "at last"
+
+        @server.tool(events="associative")
+        async def hold() -> AsyncIterator[object]:
+            """Tell when it is time."""
+            yield "it begins"
+            await self.may_answer.wait()
+            yield ToolEvent("at last", final=True)
 
     def forget(self) -> None:
         """Know nothing of what was called."""

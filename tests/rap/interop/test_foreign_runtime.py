@@ -56,7 +56,7 @@ async def soon(happens: Awaitable[T]) -> T:
 async def test_it_finds_the_tools(runtime: ForeignRuntime, base: str) -> None:
     found = await asyncio.to_thread(runtime.manifest, base)
     assert [tool["name"] for tool in found["tools"]] == [
-        *("echo", "fail", "picture", "follow", "watch", "choose", "login", "hang", "wait")
+        *("echo", "fail", "picture", "follow", "watch", "choose", "login", "hang", "wait", "hold")
     ]
 
 

@@ -77,6 +77,23 @@ async def test_the_front_door_alone_takes_answers_for_engines_that_come_later_or
     assert desk.waited == 1
 
 
+async def test_a_server_hears_of_the_new_address_of_a_runtime_whose_old_one_is_taken(tmp_path: Path) -> None:
+    desk, store = Desk(), tmp_path / "agents.db"
+    async with desk.server.running() as there:
+        async with agents(there.url, store=store) as system:
+            address = system.callbacks
+            open_call, subscription = await tell(system, "wait"), await tell(system, "hold")
+            await until_owed(open_call, "invoke: accepted")
+            await read(subscription, "result: it begins")
+        async with nobody(address), agents(there.url, store=store) as system:
+            assert system.callbacks != address
+            desk.may_answer.set()
+            await read(await system.thread(open_call.thread_id), "result: at last", "says: I read: at last")
+            await read(await system.thread(subscription.thread_id), "event: hold at last [final]")
+            assert await system.store.read_effects() == []
+    assert desk.waited == 1
+
+
 async def test_a_subscription_outlives_the_death_of_its_server(tmp_path: Path) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

@@ -146,3 +146,19 @@ async def test_a_subscription_whose_event_nobody_wants_ends(runtime: Runtime, st
         assert not await runtime.alive()
         assert [each.get("text") for each in runtime.taken] == ["ticking", "tick 1"]
         assert len(runtime.tried) == 3
+
+
+async def test_a_runtime_that_has_the_confirmation_already_gets_the_events(runtime: Runtime) -> None:
+    server = ToolServer("desk")
+
+    @server.tool(events="associative")
+    async def watch() -> AsyncIterator[str]:
+        """Watch."""
+        yield "watching"
+        yield "one"
+
+    async with runtime.calling(server):
+        runtime.answers = [409]
+        await runtime.call("watch")
+        assert [each["text"] for each in await runtime.gets(2)] == ["one", "The subscription has ended."]
+        assert runtime.tried[0][1]["text"] == "watching"

@@ -33,6 +33,9 @@ MOST_AT_ONCE: Final = 64
 MOST_WAITING: Final = 32
 """Callbacks of one call that may wait; a subscription that has as many goes on when one is taken."""
 
+_KNOWN: Final = 409
+"""What a runtime answers that has the confirmation of a subscription already: it wants the events all the same."""
+
 _HEADERS: Final = {"RAP-Version": VERSION}
 
 
@@ -179,7 +182,8 @@ class Delivery:
             status, headers, why = await self._post(url, owed)
             if self._lanes.get(key) is not lane:
                 return
-            fate = fate_of_callback(status)
+            is_known = status == _KNOWN and owed.kind == "confirmation"
+            fate = "taken" if is_known else fate_of_callback(status)
             if fate != "taken" and lane.url != url:
                 continue
             if fate == "again" and self._clock.now() - owed.made < self._within:
