@@ -35,8 +35,9 @@ from hibernaut.rap.arrivals import Arrival, arrive
 from hibernaut.rap.callbacks import Callback
 from hibernaut.rap.manifest import Toolset
 from hibernaut.rap.requests import Invocation
+from hibernaut.rap.servers import RemoteServer
 from hibernaut.rap.wire import CALLBACK_PATH
-from hibernaut.reach import Callbacks
+from hibernaut.reach import Callbacks, Servers
 from hibernaut.stores.protocol import EffectRow, LogRow, Store, ThreadRow
 from hibernaut.system import AgentSystem
 from hibernaut.testing.clock import ManualClock
@@ -71,6 +72,8 @@ class Play(msgspec.Struct):
     """An engine runs; otherwise the client drives it step by step."""
     servers: Sequence[Toolset] = ()
     """What tool servers have, by their names."""
+    url: str = ""
+    """The base URL of a real tool server, instead of those."""
     answering: Callable[[Received], int] = lambda _: 200
     """The status that they answer with."""
     before_acknowledging: Callable[[], Awaitable[object]] | None = None
@@ -206,9 +209,9 @@ class Life:
         with suppress(AlreadyAnswered):
             await _insist(lambda: self.system.deliver(token, result))
 
-    async def answer(self, prompt: str, choice: str) -> None:
-        """Answer a question when it is asked; that somebody did it before, or that it is over, is as good."""
-        seen = await self.until(lambda seen: _question(seen, prompt) != "" or seen.answered("work"))
+    async def answer(self, prompt: str, choice: str, *, tool: str = "work") -> None:
+        """Answer a question of a tool when it is asked; that somebody did it before, or that it is over, is as good."""
+        seen = await self.until(lambda seen: _question(seen, prompt) != "" or seen.answered(tool))
         if name := _question(seen, prompt):
             with suppress(AlreadyAnswered, QuestionOver):
                 await _insist(lambda: self.system.answer(name, choice))
@@ -305,17 +308,14 @@ class Life:
         """
         play = scenario(self)
         model = ScriptedModel(play.answer, clock=self.clock, record=False)
-        if play.servers and self.world.servers is None:
-            self.world.servers = OutsideServers({one.name: one for one in play.servers})
-        if (servers := self.world.servers) is not None:
-            servers.answering, servers.before_acknowledging = play.answering, play.before_acknowledging
+        servers, callbacks = self._servers_of(play)
         self._system = AgentSystem(
             model=model,
             tools=play.tools,
             store=self.faulty,
             options=play.options,
-            servers=FaultyToolServers(servers, self.faulty) if servers is not None else (),
-            callbacks=PUBLIC,
+            servers=servers,
+            callbacks=callbacks,
             run=play.resident,
             clock=self.clock,
             ids=_LifeIds(self._number),
@@ -329,6 +329,17 @@ class Life:
         finally:
             if hurry is not None:
                 hurry.cancel()
+
+    def _servers_of(self, play: Play) -> tuple[Servers, Callbacks]:
+        if play.url:
+            return [RemoteServer(url=play.url, name="far")], Callbacks()
+        if not play.servers:
+            return (), PUBLIC
+        if self.world.servers is None:
+            self.world.servers = OutsideServers({one.name: one for one in play.servers})
+        servers = self.world.servers
+        servers.answering, servers.before_acknowledging = play.answering, play.before_acknowledging
+        return FaultyToolServers(servers, self.faulty), PUBLIC
 
     async def _hurry(self) -> None:
         while True:

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import msgspec
 
+import hibernaut.rap.connections
+import hibernaut.rap.receiver  # noqa: F401  # a system imports both when it needs them, in every life anew
 from hibernaut.testing.faults import FaultPlan
 from tests.crash.life import Life
 from tests.crash.matrix import sqlite_store

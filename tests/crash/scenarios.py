@@ -17,6 +17,7 @@ from hibernaut.models.scripted import ScriptedTurn, call, last_user_text, say, t
 from hibernaut.tools.context import Deferred, ToolContext
 from hibernaut.tools.tool import AnyTool, tool
 from tests.crash.life import THREAD, Life, Play, Scenario
+from tests.crash.servers import REAL
 from tests.crash.trees import TREES, UNTIMELY_TREES
 
 
@@ -316,5 +317,5 @@ UNTIMELY = ("detached-call", "cancelled-call", "stopped-and-resumed", "deferred-
 
 What somebody delivers for a call that was told to be unknown is shown as an event."""
 
-ALL: dict[str, Scenario] = SCENARIOS | {"asking": asking}
+ALL: dict[str, Scenario] = SCENARIOS | {"asking": asking} | REAL
 """With those that end in more than one way when they are killed, which have tests of their own."""

@@ -346,6 +346,25 @@ def two_servers(life: Life, *, safe: str = "") -> Play:
     return Play(finishing("work", "search"), drive, options=ThreadOptions(parallel_calls=2), servers=servers)
 
 
+# With a real server: `tests.rap.foreign_server`, whose URL the world knows
+
+
+def real_server(life: Life, tool: str) -> Play:
+    """A tool of a real server: one that answers later, one that brings three events, or one that asks a person."""
+
+    def root(request: ModelRequest) -> ScriptedTurn:
+        return say("It is in hand.") if last_result(request) else call(tool)
+
+    async def drive() -> None:
+        life.gate("children").set()
+        await life.say("m1", "Do it")
+        if tool == "choose":
+            await life.answer("Which colour?", "blue", tool=tool)
+        await life.settle()
+
+    return Play(family(life, root, close), drive, url=life.world.of("server")[-1][0])
+
+
 def _kinds(name: str, scenario: Callable[..., Play], *kinds: str) -> dict[str, Scenario]:
     return {f"{name}-{kind}" if kind else name: partial(scenario, safe=kind) for kind in kinds}
 
@@ -380,3 +399,5 @@ UNTIMELY_SERVERS = (
     "closed-thread",
 )
 """See `UNTIMELY` in `tests.crash.scenarios`."""
+
+REAL: dict[str, Scenario] = {f"real-{tool}": partial(real_server, tool=tool) for tool in ("later", "tick", "choose")}

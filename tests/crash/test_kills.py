@@ -42,10 +42,12 @@ class Nursery:
         command = [sys.executable, "-m", "tests.crash.nursery"]
         self.process = subprocess.Popen(command, cwd=root, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
-    def course(self, name: str, crash: Crash | None = None) -> Course:
-        """Run a scenario, killed at one place, to its end."""
+    def course(self, name: str, crash: Crash | None = None, *, server: str = "") -> Course:
+        """Run a scenario, killed at one place, to its end; it may use a tool server that is not killed."""
         self._made += 1
         file = self._folder / f"{self._made}.db"
+        if server:
+            World(world_file(str(file))).note("server", server)
         unknown = dict[str, str]()
         operation, after = (crash.operation, crash.after) if crash else (0, False)
         for number in range(1, MOST_LIVES):
