@@ -14,12 +14,12 @@ from hibernaut.rap.manifest import RemoteTool, Toolset
 from hibernaut.rap.replies import NoAnswer
 from hibernaut.rap.requests import AskStatus, CancelToolCall, CloseThread, Invocation, Selected
 from hibernaut.stores.memory import MemoryStore
-from hibernaut.stores.protocol import Outcome
+from hibernaut.stores.protocol import DEAD_AFTER, Outcome
 from hibernaut.testing.clock import ManualClock
 from hibernaut.testing.tool_servers import Received
 from hibernaut.tools.tool import tool
 from tests.engine.far import CI, FORGE, PUBLIC, SCHEMA, Far
-from tests.engine.scenario import MINUTE, SECOND, head_of, pass_time, run, settle, story, system
+from tests.engine.scenario import MINUTE, SECOND, head_of, killed, pass_time, run, settle, story, system
 
 
 def far(*toolsets: Toolset) -> Far:
@@ -707,6 +707,33 @@ def test_a_subscription_that_is_lost_while_its_confirmation_waits_for_its_thread
             assert (await story(agent))[-3] == "result: watching"
             assert (await story(agent))[-2].endswith("[final]")
             assert (await head_of(agent)).calls == {}
+            assert await there.store.read_effects() == []
+
+    run(scenario)
+
+
+def test_a_call_that_is_cancelled_is_not_lost_while_its_server_has_still_to_be_told() -> None:
+    there = far()
+
+    async def scenario() -> None:
+        model = ScriptedModel([call("build"), say("Stopped.")], clock=there.clock)
+        more: Any = {"servers": there.servers, "callbacks": PUBLIC}
+        async with killed(model, store=there.store, clock=there.clock, **more) as it:
+            agent = await it.launch()
+            await agent.send("Build")
+            await it.wait_idle()
+            there.servers.answering = lambda one: 503 if isinstance(one.message, CancelToolCall) else 200
+            await agent.cancel(there.call.id)
+            await settle()
+        there.servers.finish(there.call.id)
+        there.clock.advance(DEAD_AFTER)
+        async with agents(there, []) as it:
+            await settle()
+            assert [one for one in there.servers.received if isinstance(one.message, AskStatus)]
+            assert not await there.store.knows(agent.thread_id, f"unknown:{there.call.id}")
+            there.servers.answering = failing()
+            await pass_time(there.clock, 10 * SECOND)
+            await it.wait_idle()
             assert await there.store.read_effects() == []
 
     run(scenario)

@@ -200,7 +200,8 @@ class RemoteCalls:
         if any(_ends(arrived, work.effect.call_id) for arrived in inbox):
             return False
         rows = await self._retry(self._store.read_effects, work.thread_id)
-        return any(row.effect.request_id == work.effect.request_id for row in rows)
+        is_cancelled = any(_cancels(row.effect, work.effect) for row in rows)
+        return not is_cancelled and any(row.effect.request_id == work.effect.request_id for row in rows)
 
     async def _end(self, effect: Effect, thread_id: str, text: str) -> None:
         call, _ = await self._call(thread_id, effect.call_id)
@@ -319,6 +320,11 @@ class RemoteCalls:
         toolset = await self._toolsets.toolset(row.effect.server, work.toolset)
         if toolset is not None and toolset.idempotency_keys:
             await self._post(work, toolset, reached=True)
+
+
+def _cancels(effect: Effect, call: Effect) -> bool:
+    """Tell whether an effect is the word that a call is not wanted any more."""
+    return effect.kind == "cancel" and call.kind == "invoke" and effect.call_id == call.call_id
 
 
 def _ends(arrived: Delivered, call_id: str) -> bool:
