@@ -15,8 +15,8 @@ from tests.crash.test_crashes import every_crash, share
 MESSAGES = ("discover", "invoke", "cancel", "close_thread", "status", "select")
 """Operations that are messages to a server."""
 
-PAIRS = 400
-"""Crashes of the second life that a sweep draws for each scenario."""
+PAIRS = 100
+"""Pairs of crashes that a sweep draws for each scenario."""
 
 
 def check(name: str, plain: Course, store: OpenStore, *crashes: Crash) -> None:

@@ -1,4 +1,4 @@
-"""Everything at once, at random: people, tools, operators, time, failures and deaths. In the end nothing is lost.
+"""Everything at once, at random: people, tools, servers, operators, time, failures, deaths. In the end nothing is lost.
 
 CHAOS_SEEDS says how many courses are run.
 """
@@ -22,12 +22,17 @@ from hibernaut.messages.items import CallItem, ResultItem, UserItem
 from hibernaut.models.errors import ConnectionLost, RateLimited
 from hibernaut.models.protocol import ModelRequest
 from hibernaut.models.scripted import ScriptedModel, ScriptedTurn, call, fail, think, turn
+from hibernaut.rap.manifest import RemoteTool, Toolset
+from hibernaut.rap.replies import NoAnswer
+from hibernaut.rap.requests import Invocation
 from hibernaut.stores.memory import MemoryStore
-from hibernaut.stores.protocol import Store
 from hibernaut.system import AgentSystem
 from hibernaut.testing.clock import ManualClock, SequentialIds
+from hibernaut.testing.faulty_servers import FaultyToolServers
+from hibernaut.testing.tool_servers import Received
 from hibernaut.tools.context import Deferred, ToolContext
 from hibernaut.tools.tool import AnyTool, tool
+from tests.engine.far import PUBLIC, Far
 from tests.engine.lives import Lives
 from tests.engine.scenario import MINUTE, SECOND, FailingStore, MortalStore, Watcher, retell, run, settle, system
 
@@ -36,6 +41,15 @@ SEEDS = int(os.environ.get("CHAOS_SEEDS", "30"))
 THREADS = ("t0", "t1", "t2")
 
 OPERATIONS = ("claim", "take", "commit", "put", "read_head", "read_log", "start_effects", "settle_effects", "next_due")
+
+SHOP = Toolset(
+    "shop",
+    "http://shop.test/call",
+    (
+        RemoteTool("order", "Order.", '{"type":"object"}'),
+        RemoteTool("find", "Find.", '{"type":"object"}', '{"idempotent":true}', idempotent=True),
+    ),
+)
 
 OPTIONS = ThreadOptions(parallel_calls=2, call_deadline=10 * MINUTE, max_attempts=50, max_repeats=1_000)
 """Bounded so that everything comes to an end, and not so that it gives up."""
@@ -54,6 +68,8 @@ class Stage(Lives):
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
         self.on_user_text: Literal["detach", "cancel"] = self.chance.choice(["detach", "cancel"])
+        self.calm = False
+        """Tool servers are in no trouble."""
         self.clock = ManualClock()
         self.ids = SequentialIds()
         self.store = MemoryStore()
@@ -63,6 +79,8 @@ class Stage(Lives):
         self.watchers: dict[str, Watcher] = {}
         self.said: Counter[tuple[str, str]] = Counter()
         self.mortal = CommonStore(self.failing)
+        self.far = Far(self.store, self.clock, SHOP)
+        self.far.servers.answering = self._answering
         self.system: AgentSystem = self.make_system()
 
     # The process
@@ -75,10 +93,11 @@ class Stage(Lives):
         """Return a second engine on the same store, which nothing happens to."""
         return self._system(CommonStore(self.store))
 
-    def _system(self, store: Store) -> AgentSystem:
+    def _system(self, store: MortalStore) -> AgentSystem:
         model = ScriptedModel(self.answer, clock=self.clock, record=False)
         options = replace(OPTIONS, on_user_text=self.on_user_text)
         more: dict[str, Any] = {"ids": self.ids, "options": options, "max_slices": 2}
+        more |= {"servers": FaultyToolServers(self.far.servers, store), "callbacks": PUBLIC}
         return system(model, *self._tools(), store=store, clock=self.clock, **more)
 
     # What runs in it
@@ -92,7 +111,7 @@ class Stage(Lives):
         choice, more = digest[0] % 14, digest[1] % 3
         if len(request.transcript) > 120:
             choice = 0
-        names = ["pay", "look", "ask", "watch", "quick", "hang", "no_such_tool", "sync"]
+        names = ["pay", "look", "ask", "watch", "quick", "hang", "no_such_tool", "sync", "order", "find"]
         if choice <= 3:
             return turn(think("hm", data=b"hm"), f"I say {digest.hex()[:6]}.")
         if choice <= 11:
@@ -161,13 +180,33 @@ class Stage(Lives):
 
         return [pay, look, ask, watch, quick, hang, sync]
 
+    def _answering(self, _received: Received) -> int | NoAnswer:
+        if self.calm:
+            return 200
+        unsent = NoAnswer("shop", "connection refused", reached=False)
+        return self.chance.choices([200, 503, 422, unsent], [12, 2, 1, 2])[0]
+
     # What happens to it
 
     async def act(self) -> None:
         chance = self.chance
         action = chance.choices(
-            ["say", "wait", "time", "deliver", "stop", "resume", "cancel", "fail", "kill", "restart", "die", "watch"],
-            [8, 12, 6, 5, 1, 2, 2, 3, 1, 1, 1, 4],
+            [
+                "say",
+                "wait",
+                "time",
+                "deliver",
+                "arrive",
+                "stop",
+                "resume",
+                "cancel",
+                "fail",
+                "kill",
+                "restart",
+                "die",
+                "watch",
+            ],
+            [8, 12, 6, 5, 5, 1, 2, 2, 3, 1, 1, 1, 4],
         )[0]
         with suppress(StoreError, InputRefused):
             await getattr(self, f"_{action}")()
@@ -191,6 +230,20 @@ class Stage(Lives):
         if self.tokens:
             call_id = self.chance.choice(sorted(self.tokens))
             await self.system.deliver(self.tokens[call_id], f"delivered {call_id}")
+
+    async def _arrive(self) -> None:
+        at_work = self._at_work()
+        if at_work:
+            await self._bring(self.chance.choice(at_work))
+
+    def _at_work(self) -> list[Invocation]:
+        """Return the calls that servers work on."""
+        servers = self.far.servers
+        return [one for one in servers.work.values() if one.id in servers.alive]
+
+    async def _bring(self, invocation: Invocation) -> None:
+        await self.far.answer(f"did {invocation.operation}", invocation)
+        self.far.servers.finish(invocation.id)
 
     async def _stop(self) -> None:
         await (await self._somebody()).stop("for a while")
@@ -240,6 +293,7 @@ class Stage(Lives):
 
     async def come_to_rest(self) -> None:
         """Let nothing disturb it any more, answer what is asked, and let time pass."""
+        self.calm = True
         await self._again(gracefully=self.chance.random() < 0.5)
         for name in THREADS:
             with suppress(InputRefused):
@@ -249,6 +303,8 @@ class Stage(Lives):
             for token in list(self.tokens.values()):
                 with suppress(InputRefused):
                     await self.system.deliver(token, "delivered at last")
+            for invocation in self._at_work():
+                await self._bring(invocation)
             if await self._rests():
                 return
             self.clock.advance(20 * SECOND)
@@ -262,6 +318,9 @@ class Stage(Lives):
 
     async def check(self) -> None:
         assert max(self.paid.values(), default=1) == 1
+        taken = [one for one in self.far.servers.received if isinstance(one.message, Invocation) and one.taken]
+        ordered = Counter(one.key for one in taken if getattr(one.message, "operation", "") == "order")
+        assert max(ordered.values(), default=1) == 1
         for name in THREADS:
             with suppress(InputRefused):
                 await self._check(await self.system.thread(name))
