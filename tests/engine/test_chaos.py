@@ -42,6 +42,23 @@ THREADS = ("t0", "t1", "t2")
 
 OPERATIONS = ("claim", "take", "commit", "put", "read_head", "read_log", "start_effects", "settle_effects", "next_due")
 
+ACTIONS = {
+    "say": 8,
+    "wait": 12,
+    "time": 6,
+    "deliver": 5,
+    "arrive": 5,
+    "stop": 1,
+    "resume": 2,
+    "cancel": 2,
+    "fail": 3,
+    "kill": 1,
+    "restart": 1,
+    "die": 1,
+    "watch": 4,
+}
+"""What may happen, and how often in comparison."""
+
 SHOP = Toolset(
     "shop",
     "http://shop.test/call",
@@ -184,30 +201,13 @@ class Stage(Lives):
         if self.calm:
             return 200
         unsent = NoAnswer("shop", "connection refused", reached=False)
-        return self.chance.choices([200, 503, 422, unsent], [12, 2, 1, 2])[0]
+        answers: list[int | NoAnswer] = [200, 503, 422, unsent]
+        return self.chance.choices(answers, [12, 2, 1, 2])[0]
 
     # What happens to it
 
     async def act(self) -> None:
-        chance = self.chance
-        action = chance.choices(
-            [
-                "say",
-                "wait",
-                "time",
-                "deliver",
-                "arrive",
-                "stop",
-                "resume",
-                "cancel",
-                "fail",
-                "kill",
-                "restart",
-                "die",
-                "watch",
-            ],
-            [8, 12, 6, 5, 5, 1, 2, 2, 3, 1, 1, 1, 4],
-        )[0]
+        (action,) = self.chance.choices([*ACTIONS], [*ACTIONS.values()])
         with suppress(StoreError, InputRefused):
             await getattr(self, f"_{action}")()
 
