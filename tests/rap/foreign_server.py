@@ -47,7 +47,8 @@ MANIFEST_MODES: Final = {
 
 PICTURE: Final = base64.b64encode(b"\x89PNG\r\n\x1a\n not much of a picture").decode()
 
-_TRIES: Final = 5
+_TRIES: Final = 30
+_LONGEST_PAUSE: Final = 1.0
 _HUGE: Final = 10_000_000
 _EMPTY: Final[dict[str, Any]] = {"type": "object", "properties": {}}
 
@@ -205,7 +206,7 @@ class ForeignServer(ThreadingHTTPServer):
             if status and status != 429 and status < 500:
                 self.delivered.append((callback, status))
                 return
-            if self.stopped.wait(0.05 * 2**attempt):
+            if self.stopped.wait(min(0.05 * 2**attempt, _LONGEST_PAUSE)):
                 return
 
 
