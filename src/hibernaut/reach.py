@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from hibernaut.clock import Clock
-from hibernaut.engine.servers import Remote
+from hibernaut.engine.servers import ADDRESS_NOTE, Remote
 from hibernaut.errors import ConfigurationError, MalformedInput, TooLarge
 from hibernaut.rap.limits import LONGEST_ADDRESS
 from hibernaut.rap.servers import RemoteServer, servers_by_name
@@ -31,7 +31,6 @@ Configured: TypeAlias = "dict[str, RemoteServer] | ToolServers"
 logger = logging.getLogger(__name__)
 
 _PORT_NOTE: Final = "callbacks:port"
-_ADDRESS_NOTE: Final = "callbacks:address"
 _PRIVILEGED: Final = 1_024
 _LAST_PORT: Final = 65_535
 _HEALTH_WITHIN: Final = 2_000
@@ -219,10 +218,10 @@ async def _receives(url: str, keys: KeyRing) -> bool:
 
 
 async def _has_moved(store: Store, public: str) -> bool:
-    """Note where callbacks come in; tell whether open calls may have been told another address."""
-    known, address = await store.read_note(_ADDRESS_NOTE), public.encode()
-    if known != address:
-        await store.write_note(_ADDRESS_NOTE, address)
+    """Tell whether open calls may have been told another address. Whoever tells them the new one notes that."""
+    known, address = await store.read_note(ADDRESS_NOTE), public.encode()
+    if known is None:
+        await store.write_note(ADDRESS_NOTE, address)
     return known not in (None, address)
 
 

@@ -847,3 +847,51 @@ def test_whoever_follows_a_thread_sees_what_is_shown_beside_it_and_every_change(
             assert not any(isinstance(event, ViewChanged) for event in stored)
 
     run(scenario)
+
+
+def test_a_server_that_is_down_when_the_address_changes_hears_of_it_later_and_its_call_goes_on() -> None:
+    there = far(Toolset("ci", CI.endpoint, CI.tools, idempotency_keys=True))
+    moved = type(PUBLIC)(public="http://elsewhere.test", listen=False)
+
+    def moves(model: Any) -> Any:
+        return system(model, store=there.store, clock=there.clock, servers=there.servers, callbacks=moved)
+
+    async def scenario() -> None:
+        async with agents(there, [call("build")]) as it:
+            agent = await it.launch()
+            await agent.send("Build")
+            await it.wait_idle()
+        there.servers.unreachable.add("ci")
+        async with moves([say("Nothing.")]) as it:
+            await settle()
+            await it.wait_idle()
+            (row,) = await there.store.read_effects()
+            assert row.state == "accepted"
+        there.servers.unreachable.clear()
+        async with moves([say("Done.")]) as it:
+            await settle()
+            await it.wait_idle()
+            assert there.call.callback_url.startswith("http://elsewhere.test/")
+            await there.answer("passed")
+            await it.wait_idle()
+            assert (await story(await it.thread(agent.thread_id)))[-2:] == ["result: passed", "says: Done."]
+
+    run(scenario)
+
+
+def test_a_call_that_may_have_arrived_before_it_was_refused_is_not_said_to_be_not_run() -> None:
+    there = far()
+    there.servers.answering = failing(CUT, 400)
+
+    async def scenario() -> None:
+        async with agents(there, [call("build"), say("I see.")]) as it:
+            agent = await it.launch()
+            await agent.send("Build")
+            await settle()
+            await pass_time(there.clock, 10 * SECOND)
+            await it.wait_idle()
+            told = (await story(agent))[-2]
+            assert "it is unknown whether build was run" in told
+            assert "and then status 400" in told
+
+    run(scenario)

@@ -14,7 +14,7 @@ import msgspec
 from hibernaut.clock import Clock
 from hibernaut.codec import sha256
 from hibernaut.engine.asking import Retry
-from hibernaut.engine.servers import Remote
+from hibernaut.engine.servers import ADDRESS_NOTE, Remote
 from hibernaut.engine.toolsets import Toolsets
 from hibernaut.engine.work import Work, work_of
 from hibernaut.errors import HibernautError
@@ -155,6 +155,13 @@ class RemoteCalls:
                 if fate == "taken":
                     await self._retry(self._store.accept_effects, [effect.request_id])
                     return
+                if fate == "refused" and reached:
+                    await self._give_up(
+                        work,
+                        f"{why}, and then status {reply.status}" if why else f"status {reply.status}",
+                        reached=True,
+                    )
+                    return
                 if fate == "refused":
                     text = refusal(effect.tool, toolset.endpoint, reply.status, reply.body)
                     await self._refuse(effect, work.thread_id, text)
@@ -270,8 +277,8 @@ class RemoteCalls:
 
         Should the address of callbacks be another one than they were told, they hear of that first.
         """
-        if self._moved:
-            await self._tell_address(before)
+        if self._moved and await self._tell_address(before):
+            await self._store.write_note(ADDRESS_NOTE, self._public.encode())
             self._moved = False
         after = ""
         silent: set[str] = set()
@@ -300,26 +307,35 @@ class RemoteCalls:
             text = LOST.format(tool=effect.tool, server=effect.server)
             await self._retry(self._end, effect, row.thread_id, text)
 
-    async def _tell_address(self, before: int) -> None:
-        """Post calls again, so that their servers learn where callbacks go now.
+    async def _tell_address(self, before: int) -> bool:
+        """Post calls again, so that their servers learn where callbacks go now; tell whether all have heard of it.
 
         Only to servers that say that a repeat under the same key is the same call.
         """
-        after = ""
+        after, all_heard = "", True
         while rows := await self._store.accepted_effects(before, after):
             after = rows[-1].effect.request_id
             for row in rows:
                 if row.effect.server and row.effect.kind == "invoke":
-                    await self._post_again(row)
+                    all_heard = await self._post_again(row) and all_heard
+        return all_heard
 
-    async def _post_again(self, row: EffectRow) -> None:
-        call, head = await self._call(row.thread_id, row.effect.call_id)
+    async def _post_again(self, row: EffectRow) -> bool:
+        """Post a call that was taken once more, whatever comes of it; tell whether its server has heard."""
+        effect = row.effect
+        call, head = await self._call(row.thread_id, effect.call_id)
         if call is None or head is None:
-            return
+            return True
         work = await work_of(self._store, row, head)
-        toolset = await self._toolsets.toolset(row.effect.server, work.toolset)
-        if toolset is not None and toolset.idempotency_keys:
-            await self._post(work, toolset, reached=True)
+        toolset = await self._toolsets.toolset(effect.server, work.toolset)
+        if toolset is None or not toolset.idempotency_keys:
+            return True
+        try:
+            reply = await self._servers.invoke(effect.server, self._invocation(work), headers(effect), toolset.endpoint)
+        except HibernautError as error:
+            logger.warning("%s does not know the new address of callbacks yet: %s", effect.server, error)
+            return False
+        return fate_of_call(reply.status) != "again"
 
 
 def _cancels(effect: Effect, call: Effect) -> bool:

@@ -1,6 +1,6 @@
 """What an engine is given of tool servers. What works with it is loaded only where there are any."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -8,6 +8,10 @@ from hibernaut.tools.tokens import KeyRing
 
 if TYPE_CHECKING:
     from hibernaut.rap.tool_servers import ToolServers
+
+
+ADDRESS_NOTE: Final = "callbacks:address"
+"""The note of the address that the servers of all open calls have been told."""
 
 
 class Remote(msgspec.Struct, frozen=True):

@@ -297,7 +297,7 @@ class SliceRunner:
             head.toolsets = head.toolsets | {name: blob.digest for name, blob in found.manifests.items()}
             if not head.items:
                 for name, why in found.problems.items():
-                    draft.notice("server_down", f"{name}: {why}; its tools come when it can be reached")
+                    draft.notice("server_down", f"{name}: {why}")
         equipped = await self._launches.equipped(head.config, head.toolsets)
         if draft.blobs:
             for clash in equipped.clashes:

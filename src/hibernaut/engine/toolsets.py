@@ -89,7 +89,7 @@ class Toolsets:
         except DiscoveryFailed as error:
             manifest = await self._stale(name, error.why, found) if error.unreachable else b""
             if not error.unreachable:
-                found.problems[name] = error.why
+                found.problems[name] = f"its tools cannot be used: {error.why}"
         except ConfigurationError as error:
             manifest, found.problems[name] = b"", str(error)
         else:
@@ -115,7 +115,7 @@ class Toolsets:
             self._latest[name] = manifest
             logger.info("server %s: %s; what it had before serves", name, why)
         else:
-            found.problems[name] = why
+            found.problems[name] = f"{why}; its tools come when it can be reached"
         return manifest
 
     async def entries(
