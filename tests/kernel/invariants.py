@@ -45,7 +45,15 @@ def every_dispatched_call_is_under_way_or_answered(thread: "Thread") -> None:
 def every_invocation_that_runs_belongs_to_a_call_that_wants_it(thread: "Thread") -> None:
     calls = thread.head.calls
     wanted = [name for name, one in calls.items() if one.state in ("open", "detached", "subscribed")]
-    assert set(thread.outbox) == {name for name in wanted if calls[name].mode != "rest"}
+    assert set(thread.outbox) == {name for name in wanted if calls[name].mode != "rest" and not calls[name].approval}
+
+
+def every_call_that_waits_for_leave_has_its_question(thread: "Thread") -> None:
+    head = thread.head
+    waiting = {name: one.approval for name, one in head.calls.items() if one.approval}
+    asked = {one.call_id: name for name, one in head.questions.items() if one.approves and one.answer < 0}
+    assert waiting == asked
+    assert not set(waiting) & set(thread.owed)
 
 
 def a_thread_is_never_stuck(thread: "Thread") -> None:
@@ -91,6 +99,7 @@ INVARIANTS: tuple[Callable[["Thread"], None], ...] = (
     results_stand_in_the_order_of_their_calls_and_once,
     every_dispatched_call_is_under_way_or_answered,
     every_invocation_that_runs_belongs_to_a_call_that_wants_it,
+    every_call_that_waits_for_leave_has_its_question,
     a_thread_is_never_stuck,
     every_timer_is_wanted_and_every_wanted_timer_is_there,
     what_is_remembered_is_bounded,

@@ -6,6 +6,7 @@ must come to the same commit; every commit is checked against the invariants.
 
 import msgspec
 
+from hibernaut.kernel.authority import OPEN, Judge
 from hibernaut.kernel.commit import Disposition, Effect, NewThread, SliceCommit
 from hibernaut.kernel.compaction import (
     NOTHING,
@@ -125,6 +126,7 @@ TOOLS: dict[str, Refusal | Settled | Rest | Run] = {
     "check": Run("background"),
     "publish": Run("background"),
     "order": Run("background", server="forge"),
+    "wipe": Run("background"),
     "read": Run("inline"),
     "deploy": Run("background", deadline=MINUTE),
     "watch": Run("subscription"),
@@ -137,6 +139,8 @@ TOOLS: dict[str, Refusal | Settled | Rest | Run] = {
     "broken": Refusal("broken needs a path"),
 }
 
+
+ANNOTATIONS: dict[str, tuple[str, ...]] = {"wipe": ("destructive",), "order": ("idempotent",)}
 
 FAMILY = {function.__name__: function for function in BUILT_IN[:5]}
 """The built-in tools for children and subscriptions."""
@@ -154,7 +158,7 @@ class FakeTools:
             return Judged(Settled("Renamed.", title=arguments), arguments)
         if tool not in TOOLS:
             return Judged(Refusal(f"there is no tool {tool}"))
-        return Judged(TOOLS[tool], arguments)
+        return Judged(TOOLS[tool], arguments, annotations=ANNOTATIONS.get(tool, ()))
 
 
 # The thread
@@ -182,6 +186,10 @@ class Letter(msgspec.Struct):
 class Thread:
     def __init__(self, options: ThreadOptions | None = None, name: str = "t") -> None:
         self.options = options or ThreadOptions()
+        self.authority = OPEN
+        """What it may do."""
+        self.authorities: dict[bytes, Judge] = {}
+        """What it may be given, by digest."""
         self.name = name
         self.now = START
         self.inherited: list[Item] = []
@@ -335,7 +343,9 @@ class Thread:
 
     def draft(self) -> Draft:
         """Return the draft of the next round; nothing comes of it."""
-        return prepare(self.loaded().head, self.due(), self.options, self.now, self.family())
+        return prepare(
+            self.loaded().head, self.due(), self.options, self.now, self.family(), self.authority, self.authorities
+        )
 
     def family(self) -> int:
         """Return how many threads live below the root."""
@@ -343,7 +353,7 @@ class Thread:
 
     def _work_out(self, inputs: list[Delivered], reaction: Reaction | None, summary: str) -> SliceCommit:
         loaded = self.loaded()
-        draft = prepare(loaded.head, inputs, self.options, self.now, self.family())
+        draft = prepare(loaded.head, inputs, self.options, self.now, self.family(), self.authority, self.authorities)
         asked = Asked()
         if (draft.compacting or (summary and draft.wants_completion)) and self._compact(draft, summary):
             draft.now = self.now + self.thinking

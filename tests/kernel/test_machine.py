@@ -12,6 +12,7 @@ from hypothesis import note, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from hibernaut.kernel.authority import OPEN, Authority, Judge, Rule
 from hibernaut.kernel.commit import Disposition
 from hibernaut.kernel.fold import Failure
 from hibernaut.kernel.limits import ThreadOptions
@@ -31,7 +32,27 @@ from hibernaut.messages.inputs import (
 from hibernaut.messages.items import EventItem, QuestionEndItem, QuestionItem, ResultItem, UserItem
 from tests.kernel.scenario import HOUR, MINUTE, OVERLOADED, REASONING, SECOND, Reaction, Thread, call, cut_short, says
 
-TOOLS = ["build", "check", "order", "read", "deploy", "watch", "follow", "linger", "sleep", "rest", "note", "broken"]
+TOOLS = [
+    "build",
+    "check",
+    "order",
+    "wipe",
+    "read",
+    "deploy",
+    "watch",
+    "follow",
+    "linger",
+    "sleep",
+    "rest",
+    "note",
+    "broken",
+]
+AUTHORITIES = [
+    OPEN,
+    OPEN,
+    Judge(Authority(rules=(Rule(decision="ask", annotations=("destructive",)),), calls=9)),
+    Judge(Authority(default="ask", rules=(Rule(decision="deny", tools=("check",)),))),
+]
 MOMENTS = [1, SECOND, 5 * SECOND, 10 * SECOND, MINUTE, HOUR]
 FAILURES = [
     OVERLOADED,
@@ -93,6 +114,7 @@ class ThreadMachine(RuleBasedStateMachine):
     def begin(self, seed: int) -> None:
         chance = Random(seed)
         self.thread = Thread(some_options(chance))
+        self.thread.authority = chance.choice(AUTHORITIES)
         self.thread.thinking = chance.choice([0, 30 * SECOND])
         self.put(UserText("Go"))
 
@@ -189,6 +211,8 @@ class ThreadMachine(RuleBasedStateMachine):
                 thread.result(number, "over", is_error=True)
             thread.wait(HOUR)
         head = thread.head
+        if head.status == "closed":  # that was on its way already
+            return
         assert (head.status, head.turn, head.owes, thread.inbox, thread.outbox) == ("open", (), False, {}, {})
 
     # What became of it all
@@ -235,7 +259,11 @@ class ThreadMachine(RuleBasedStateMachine):
     def a_server_hears_of_every_choice_once_and_of_the_default_when_nobody_will_choose(self) -> None:
         thread = self.thread
         asked = {one.question_id: one for one in self.handed_in.values() if isinstance(one, Question)}
-        ends = [item for item in thread.items if isinstance(item, QuestionEndItem) and asked[item.id].reply_url]
+        ends = [
+            item
+            for item in thread.items
+            if isinstance(item, QuestionEndItem) and item.id in asked and asked[item.id].reply_url
+        ]
         chosen = {item.id for item in ends if item.outcome != "dismissed"}
         told = [effect.request_id.removeprefix("answer:") for effect in thread.told if effect.kind == "answer"]
         assert len(set(told)) == len(told)

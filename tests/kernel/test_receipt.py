@@ -14,9 +14,9 @@ from tests.kernel.scenario import Thread, calls, says
 Rows = list[tuple[bytes, bytes]]
 
 GOLDEN_RECEIPT = (
-    "dc001207c40401010101c404020202029292a26d310092a26d32030192a663616c6c5f61a663616c6c5f62910091a663616c"
+    "dc001307c40401010101c404020202029292a26d310092a26d32030192a663616c6c5f61a663616c6c5f62910091a663616c"
     "6c5f3093641450b0616e7468726f7069633a636c6175646503cd010101cf0000018bcfe56800cd05dcc40404040404c40405"
-    "050505a5302e312e30"
+    "050505a5302e312e30c40406060606"
 )
 
 
@@ -155,6 +155,7 @@ def test_the_stored_form_of_a_receipt_does_not_change() -> None:
         tools=b"\x04" * 4,
         config=b"\x05" * 4,
         build="0.1.0",
+        authority=b"\x06" * 4,
     )
     assert encode_receipt(receipt).hex() == GOLDEN_RECEIPT
     assert decode_receipt(bytes.fromhex(GOLDEN_RECEIPT)) == receipt
@@ -162,8 +163,8 @@ def test_the_stored_form_of_a_receipt_does_not_change() -> None:
 
 def test_a_receipt_of_a_newer_version_is_read_without_what_it_added() -> None:
     stored = LOG[0][1]
-    assert stored[:3] == b"\xdc\x00\x12"
-    newer = b"\xdc\x00\x13" + stored[3:] + b"\xa5added"
+    assert stored[:3] == b"\xdc\x00\x13"
+    newer = b"\xdc\x00\x14" + stored[3:] + b"\xa5added"
     assert decode_receipt(newer) == decode_receipt(stored)
 
 

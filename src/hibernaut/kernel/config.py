@@ -7,14 +7,9 @@ import msgspec
 
 from hibernaut.codec import decoder_of, pack, sha256, unpack
 from hibernaut.errors import ConfigurationError
+from hibernaut.kernel.authority import Authority, check_authority
 from hibernaut.kernel.limits import ThreadOptions
 from hibernaut.messages.text import clean
-
-
-class Authority(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a thread may do. `tools` are name patterns (`*` matches anything); children can only narrow it."""
-
-    tools: tuple[str, ...] = ("*",)
 
 
 class LaunchConfig(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -40,7 +35,7 @@ def checked_config(config: LaunchConfig) -> LaunchConfig:
     """Return a configuration that can be stored and read again: its instructions cleaned, its types right.
 
     Raises:
-        ConfigurationError: naming what is of another type than it should be.
+        ConfigurationError: naming what is of another type than it should be, or cannot be meant.
     """
     try:
         config = msgspec.convert(msgspec.to_builtins(config), LaunchConfig)
@@ -48,6 +43,7 @@ def checked_config(config: LaunchConfig) -> LaunchConfig:
         raise ConfigurationError(f"a thread cannot be launched like this: {error}") from None
     if not (config.user + config.tenant + config.model).isprintable():
         raise ConfigurationError("user, tenant and model of a thread must be texts that can be shown")
+    check_authority(config.authority)
     return msgspec.structs.replace(config, instructions=clean(config.instructions))
 
 

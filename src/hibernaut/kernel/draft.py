@@ -5,12 +5,13 @@ draft is real before it is sealed into a `SliceCommit` and a store has taken tha
 """
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
 from hibernaut.codec import to_json
 from hibernaut.ids import call_id
+from hibernaut.kernel.authority import OPEN, Judge
 from hibernaut.kernel.commit import Blob, Chosen, Disposition, Effect, NewThread, Outgoing
 from hibernaut.kernel.head import Call, CallState, Head
 from hibernaut.kernel.limits import REMEMBERED_ARGUMENTS, REMEMBERED_CALLS, ThreadOptions
@@ -21,6 +22,13 @@ from hibernaut.messages.text import excerpt
 
 EVENT_POSITIONS = 10_000
 """Events get call ids from positions that no call of a turn reaches."""
+
+
+WAITS_FOR_LEAVE = (
+    "[It waits for a person to allow it. Once that is given it runs, and its result arrives as an event, "
+    "as a refusal would.]"
+)
+NEVER_BEGUN = "Not run: it was called off before a person had allowed it."
 
 
 def word_of(call: Call) -> str:
@@ -35,6 +43,8 @@ class Draft:
     """
 
     __slots__ = (
+        "authorities",
+        "authority",
         "blobs",
         "blocked",
         "calls",
@@ -54,6 +64,7 @@ class Draft:
         "outgoing",
         "patience",
         "queueing",
+        "reauthorized",
         "retrying",
         "settled",
         "spawned",
@@ -64,6 +75,10 @@ class Draft:
         self.head = head
         self.options = options
         self.now = now
+        self.authority = OPEN
+        """What the thread may do."""
+        self.authorities: Mapping[bytes, Judge] = {}
+        """What inputs may change that to."""
         self.items: list[Item] = []
         self.dispositions: list[tuple[str, Disposition]] = []
         self.deferred: list[tuple[str, int]] = []
@@ -79,6 +94,8 @@ class Draft:
         """An input before the present one waits for an open call."""
         self.retrying = False
         """It is time to try again after a failure."""
+        self.reauthorized = False
+        """An operator has given it another authority."""
         self.compacting = False
         """An operator wants the history compacted."""
         self.family = 0
@@ -167,7 +184,7 @@ class Draft:
     def detach(self, call: Call, placeholder: str) -> None:
         """Let a working call go on beside the conversation: its result will come as an event. Its deadline stays."""
         call.state = "detached"
-        call.held = ResultItem(call.id, placeholder)
+        call.held = ResultItem(call.id, WAITS_FOR_LEAVE if call.approval else placeholder)
 
     def drop_timer(self, call: Call) -> None:
         """Take back the timer of a call."""
@@ -177,11 +194,15 @@ class Draft:
 
     def end_work(self, call: Call, state: CallState, content: str) -> None:
         """End a working call from our side. Should its result come all the same, it is shown."""
-        self.hold(call, content, is_error=True)
+        self.hold(call, NEVER_BEGUN if call.approval else content, is_error=True)
         self.forget_work(call, state)
 
     def forget_work(self, call: Call, state: CallState) -> None:
-        """Cancel what works for a call, and remember it for a late result."""
+        """Cancel what works for a call, if anything does, and remember it for a late result."""
+        if call.approval:
+            call.approval = ""
+            self.remember(call, state)
+            return
         request = f"{call.id}:cancel"
         self.effects.append(Effect(request, "cancel", call.id, call.tool, local=not call.server, server=call.server))
         self.remember(call, state)
@@ -225,39 +246,6 @@ class Draft:
             head.turn = head.turn[done:]
             head.owes = True
 
-    def dispatch(self) -> None:
-        """Begin as many queued calls of the turn as may be open at once."""
-        waiting = [call for call in self.turn_calls() if call.held is None]
-        free = self.options.parallel_calls - sum(call.state == "open" for call in waiting)
-        for call in waiting:
-            if free <= 0:
-                return
-            if call.state == "queued":
-                self._begin(call)
-                free -= 1
-
-    def _begin(self, call: Call) -> None:
-        call.state = "open"
-        if call.mode == "rest":
-            if call.delay or call.due:
-                call.due = call.due or self.now + call.delay
-                call.timer = self.timer("sleep", call.due, call.id)
-            return
-        self.effects.append(
-            Effect(
-                call.id,
-                "invoke",
-                call.id,
-                call.tool,
-                call.arguments,
-                local=not call.server,
-                server=call.server,
-                provider_id=call.provider_id,
-            )
-        )
-        if call.deadline:
-            call.timer = self.timer("deadline", self.now + call.deadline, call.id)
-
     # Events
 
     def inject(
@@ -281,7 +269,8 @@ class Draft:
         head.owes = True
 
     def tell_later(self, call: Call, content: str) -> None:
-        """Send the thread word of a call that was cancelled beside the conversation; it arrives as an event."""
+        """Send the thread word of a call that is cancelled beside the conversation; it arrives as an event."""
+        content = NEVER_BEGUN if call.approval else content
         self.send(word_of(call), ToolResult(call.id, content, is_error=True))
 
     # Bounds

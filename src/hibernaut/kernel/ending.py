@@ -14,8 +14,8 @@ def stop(draft: Draft, reason: str) -> None:
     """Stop the thread: open calls are cancelled, subscriptions and children go on, what comes is held."""
     for call in list(draft.head.calls.values()):
         if call.state == "detached":
-            draft.forget_work(call, "cancelled")
             draft.tell_later(call, STOPPED)
+            draft.forget_work(call, "cancelled")
     _end(draft, "stopped", reason)
     if draft.head.link is not None:
         why = f" ({reason})" if reason else ""
@@ -25,7 +25,9 @@ def stop(draft: Draft, reason: str) -> None:
 def close(draft: Draft, reason: str, report: str = "") -> None:
     """Close the thread for good, and all its children with it; its parent hears of it, with the report."""
     head = draft.head
-    servers = [call.server for call in head.calls.values() if call.server and call.state in _ON_A_SERVER]
+    servers = [
+        call.server for call in head.calls.values() if call.server and call.state in _ON_A_SERVER and not call.approval
+    ]
     for call in list(head.calls.values()):
         if call.state in ("detached", "subscribed"):
             draft.forget_work(call, "cancelled")

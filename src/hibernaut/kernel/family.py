@@ -9,8 +9,10 @@ from collections.abc import Sequence
 import msgspec
 from msgspec.structs import replace
 
+from hibernaut.codec import pack, sha256
 from hibernaut.ids import child_of
-from hibernaut.kernel.commit import NewThread
+from hibernaut.kernel.authority import narrowed
+from hibernaut.kernel.commit import Blob, NewThread
 from hibernaut.kernel.draft import Draft
 from hibernaut.kernel.ending import close
 from hibernaut.kernel.head import Call, Child, Head, Link, encode_head, living
@@ -208,6 +210,7 @@ def _make(draft: Draft, child: str, salt: bytes, link: Link, items: Sequence[Ite
         model=head.model,
         history=start,
         toolsets=head.toolsets,
+        authority=_authority_of_child(draft),
     )
     draft.spawned.append(
         NewThread(child, "", encode_head(made), head.config, b"", draft.now, parent=head.thread_id, root=link.root)
@@ -215,6 +218,18 @@ def _make(draft: Draft, child: str, salt: bytes, link: Link, items: Sequence[Ite
     draft.send(f"seed:{child}", Seed(tuple(items)), child)
     draft.items.append(SpawnItem(child, link.call_id, link.event))
     draft.family += 1
+
+
+def _authority_of_child(draft: Draft) -> bytes:
+    """Return the digest of what a child may do: what its parent may, and within that what is meant for children."""
+    own = draft.authority.authority
+    if own.children is None:
+        return draft.head.authority
+    body = pack(narrowed(own, own.children))
+    blob = Blob(sha256(body), body)
+    if blob not in draft.blobs:
+        draft.blobs.append(blob)
+    return blob.digest
 
 
 def _bound(draft: Draft) -> str:

@@ -9,6 +9,7 @@ import msgspec
 from hibernaut.codec import sha256
 from hibernaut.ids import call_id
 from hibernaut.kernel import questions
+from hibernaut.kernel.dispatch import dispatch
 from hibernaut.kernel.draft import Draft
 from hibernaut.kernel.ending import close
 from hibernaut.kernel.family import FamilyMatter, carry_out, finish
@@ -67,6 +68,8 @@ class Judged(msgspec.Struct, frozen=True):
     arguments: str = "{}"
     display: str = ""
     """The call as people read it; "" for its name and arguments."""
+    annotations: tuple[str, ...] = ()
+    """What the tool says of itself."""
 
 
 class CallJudge(Protocol):
@@ -100,7 +103,7 @@ def fold_turn(draft: Draft, turn: Turn, judge: CallJudge) -> None:
         if draft.closing is not None:
             close(draft, *draft.closing)
         elif head.status == "open":
-            draft.dispatch()
+            dispatch(draft)
         draft.release_results()
     elif turn.reason == "length":
         _continue(draft, _text_of(said))
@@ -247,6 +250,7 @@ def _store_call(
     else:
         call.mode, call.passive = verdict.mode, verdict.passive
         call.deadline = verdict.deadline or draft.options.call_deadline
+        call.annotations = judged.annotations
         if verdict.server:
             call.server, call.provider_id = verdict.server, part.provider_id
     return call, None

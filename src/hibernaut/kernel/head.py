@@ -65,6 +65,10 @@ class Call(msgspec.Struct, omit_defaults=True):
     """The tool server that works on it; "" when an engine's process does."""
     provider_id: str = ""
     """Its id on the model's wire, for a tool server."""
+    annotations: tuple[str, ...] = ()
+    """What its tool says of itself."""
+    approval: str = ""
+    """The question by which a person is to allow it; until then it is not begun."""
 
 
 class Summary(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -146,6 +150,8 @@ class Pending(msgspec.Struct, omit_defaults=True):
     """Nobody answered in time: the answer is the default."""
     reply_url: str = ""
     """Where a tool server wants the answer; "" for a call that works in an engine's process."""
+    approves: bytes = b""
+    """Whether the call may be begun is what it asks: SHA-256 of the tool's name and the arguments."""
 
 
 class Head(msgspec.Struct, omit_defaults=True):
@@ -213,6 +219,10 @@ class Head(msgspec.Struct, omit_defaults=True):
     """Version of Hibernaut that made the last commit."""
     tools: bytes = b""
     """Digest of the tool definitions that the model was last shown."""
+    authority: bytes = b""
+    """SHA-256 of its authority, a blob, where that is not the one of the launch configuration."""
+    begun: dict[str, int] = {}
+    """Calls begun so far, by tool, where the authority bounds what is spent."""
     toolsets: dict[str, bytes] = {}
     """What each tool server has for this tree: SHA-256 of its manifest, a blob, by the server's name."""
 
@@ -328,4 +338,5 @@ def copy_head(head: Head) -> Head:
     """Return a head that can be changed without changing this one."""
     calls = {name: msgspec.structs.replace(call) for name, call in head.calls.items()}
     questions = {name: msgspec.structs.replace(pending) for name, pending in head.questions.items()}
-    return msgspec.structs.replace(head, calls=calls, questions=questions, children=dict(head.children))
+    children, begun = dict(head.children), dict(head.begun)
+    return msgspec.structs.replace(head, calls=calls, questions=questions, children=children, begun=begun)

@@ -4,10 +4,12 @@
 draft that says whether the model must be asked.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from hibernaut.kernel import questions
+from hibernaut.kernel.authority import OPEN, Judge
 from hibernaut.kernel.commit import Disposition
+from hibernaut.kernel.dispatch import dispatch, spent_on
 from hibernaut.kernel.draft import Draft, word_of
 from hibernaut.kernel.ending import NOT_RUN, WOKEN, close, stop
 from hibernaut.kernel.family import can_go_deeper, can_route, end_if_done, hear_parent, hear_report, route
@@ -50,16 +52,27 @@ PUNCTUAL = 2_000
 _ENDED = ("cancelled", "expired", "detached")
 
 
-def prepare(head: Head, inputs: Sequence[Delivered], options: ThreadOptions, now: int, family: int = 0) -> Draft:
+def prepare(
+    head: Head,
+    inputs: Sequence[Delivered],
+    options: ThreadOptions,
+    now: int,
+    family: int = 0,
+    authority: Judge = OPEN,
+    authorities: Mapping[bytes, Judge] | None = None,
+) -> Draft:
     """Fold inputs into a thread. The head is the caller's no more: the draft changes it in place.
 
     `family`: threads that live below the root of its tree; needed when one of the inputs `may_spawn`.
 
     Results of open calls are applied first, then the rest in order, but no deadline before a result that is there; an
     event that must wait for an open call stays in the inbox for at most `options.event_grace`.
+
+    `authority` is what the thread may do, `authorities` what inputs may change that to, by digest ("": its launch's).
     """
     draft = Draft(head, options, now)
-    draft.family = family
+    draft.family, draft.authority = family, authority
+    draft.authorities = authorities or {}
     if head.status == "closed":
         draft.dispositions += [(arrived.message_id, Disposition.CLOSED) for arrived in inputs]
         return draft
@@ -79,10 +92,11 @@ def prepare(head: Head, inputs: Sequence[Delivered], options: ThreadOptions, now
         if inputs and head.owes:
             head.reported = False
         if head.turn:
-            draft.dispatch()
+            dispatch(draft)
+            draft.release_results()
         elif inputs and head.link is not None:
             end_if_done(draft)
-        if options.token_budget:
+        if options.token_budget or draft.authority.tokens:
             _check_budget(draft)
     return draft
 
@@ -107,6 +121,7 @@ def _resume(draft: Draft) -> None:
     head.repeated = b""
     head.overflowed = False
     head.granted = _used(head)
+    head.begun = {}
     draft.forget_failures()
 
 
@@ -209,43 +224,53 @@ def _user_text(draft: Draft, content: UserText) -> Disposition:
 
 
 def _result(draft: Draft, content: ToolResult, arrived: Delivered) -> Disposition | None:
-    head = draft.head
-    call = head.calls.get(content.call_id)
+    call = draft.head.calls.get(content.call_id)
     if call is None:
         return Disposition.STALE
-    if call.state == "open" and call.held is None and call.id in head.turn:
-        draft.hold(call, content.content, is_error=content.is_error, display=content.display)
-        subscribed = content.subscription and not content.is_error
-        if content.unknown:
-            draft.remember(call, "expired")
-        elif subscribed:
-            call.state, call.mode = "subscribed", "subscription"
-        else:
-            call.state = "answered"
-        if not subscribed:
-            draft.settled.append(call.id)
-        draft.watch_repeats(call, content.content, is_error=content.is_error)
-        draft.release_results()
+    if call.state == "open" and call.held is None and call.id in draft.head.turn:
+        _answer_open(draft, call, content)
         return Disposition.ACCEPTED
     if content.unknown and call.state != "detached":
-        draft.settled.append(call.id)
+        if call.state != "subscribed":  # that is known to go on, so it is still worked on
+            draft.settled.append(call.id)
         return Disposition.STALE
-    if call.state in _ENDED:
-        if _must_wait(draft, arrived):
-            return None
-        _wake(draft)
-        draft.drop_timer(call)
-        draft.inject(call, content.content, "late_result", is_error=content.is_error, display=content.display)
-        if content.subscription and not content.is_error and call.state == "detached":
-            call.state, call.mode = "subscribed", "subscription"
-        elif content.unknown:
-            draft.settled.append(call.id)
-            draft.remember(call, "expired")
-        elif arrived.message_id != word_of(call):
-            draft.settled.append(call.id)
-            _forget(draft, call)
-        return Disposition.ACCEPTED
-    return Disposition.STALE
+    if call.state not in _ENDED:
+        return Disposition.STALE
+    if _must_wait(draft, arrived):
+        return None
+    _show_late(draft, call, content, is_word=arrived.message_id == word_of(call))
+    return Disposition.ACCEPTED
+
+
+def _answer_open(draft: Draft, call: Call, content: ToolResult) -> None:
+    """Give a call that the turn waits for its result."""
+    draft.hold(call, content.content, is_error=content.is_error, display=content.display)
+    subscribed = content.subscription and not content.is_error
+    if content.unknown:
+        draft.remember(call, "expired")
+    elif subscribed:
+        call.state, call.mode = "subscribed", "subscription"
+    else:
+        call.state = "answered"
+    if not subscribed:
+        draft.settled.append(call.id)
+    draft.watch_repeats(call, content.content, is_error=content.is_error)
+    draft.release_results()
+
+
+def _show_late(draft: Draft, call: Call, content: ToolResult, *, is_word: bool) -> None:
+    """Show the result of a call that nothing waits for any more; `is_word`: it says that the call was cancelled."""
+    _wake(draft)
+    draft.drop_timer(call)
+    draft.inject(call, content.content, "late_result", is_error=content.is_error, display=content.display)
+    if content.subscription and not content.is_error and call.state == "detached":
+        call.state, call.mode = "subscribed", "subscription"
+    elif content.unknown:
+        draft.settled.append(call.id)
+        draft.remember(call, "expired")
+    elif not is_word:
+        draft.settled.append(call.id)
+        _forget(draft, call)
 
 
 def _event(draft: Draft, content: Event, arrived: Delivered) -> Disposition | None:
@@ -383,6 +408,8 @@ def _command(draft: Draft, content: Command) -> Disposition:
         _cancel(draft, call, f"an operator ({content.reason})" if content.reason else "an operator")
         draft.release_results()
         return Disposition.ACCEPTED
+    if content.action == "authorize":
+        return _authorize(draft, content)
     if content.action == "park":
         if head.status != "open":
             return Disposition.STALE
@@ -402,16 +429,28 @@ def _command(draft: Draft, content: Command) -> Disposition:
     return Disposition.ACCEPTED
 
 
+def _authorize(draft: Draft, content: Command) -> Disposition:
+    """Change what the thread may do, for all that comes after."""
+    if content.authority not in draft.authorities:
+        draft.notice("refused", "the authority that it should have is not in the store")
+        return Disposition.REFUSED
+    draft.head.authority, draft.authority = content.authority, draft.authorities[content.authority]
+    draft.reauthorized = True
+    draft.notice("authority", content.reason)
+    return Disposition.ACCEPTED
+
+
 def _cancel(draft: Draft, call: Call, who: str) -> None:
-    if call.state == "queued":
+    if call.state == "queued" or (call.approval and call.state == "open"):
+        call.approval = ""
         draft.answer(call, f"Not run: cancelled by {who}.", is_error=True)
     elif call.mode == "rest":
         draft.answer(call, f"Woken early by {who}.")
     elif call.state == "open" and call.held is None:
         draft.end_work(call, "cancelled", f"Cancelled by {who}. It is unknown how far it got.")
     else:
-        draft.forget_work(call, "cancelled")
         draft.tell_later(call, f"Cancelled by {who}. It is unknown how far it got.")
+        draft.forget_work(call, "cancelled")
         draft.notice("cancelled", f"{call.tool} {call.id} was cancelled by {who}")
 
 
@@ -462,10 +501,16 @@ def _forget(draft: Draft, call: Call) -> None:
 
 
 def _check_budget(draft: Draft) -> None:
-    head, budget = draft.head, draft.options.token_budget
+    head = draft.head
+    budget = min(bound for bound in (draft.options.token_budget, draft.authority.tokens) if bound)
     used = _used(head)
     if used - head.granted >= budget and draft.wants_completion:
-        draft.park(f"the token budget of {budget:,} is used up ({used:,} used in all); resuming grants as much again")
+        spent = f"{head.usage.input:,} for prompts and {head.usage.output:,} for answers"
+        calls = f"; calls begun: {spent_on(head.begun)}" if head.begun else ""
+        draft.park(
+            f"the token budget of {budget:,} is used up ({used:,} used in all, {spent}{calls}); "
+            "resuming grants as much again"
+        )
 
 
 def _used(head: Head) -> int:

@@ -7,6 +7,7 @@ its call.
 """
 
 from hibernaut.kernel.commit import Disposition
+from hibernaut.kernel.dispatch import decide
 from hibernaut.kernel.draft import Draft
 from hibernaut.kernel.head import Call, Pending
 from hibernaut.messages.inputs import Answer, Command, Orphaned, Question, ToolResult
@@ -121,7 +122,8 @@ def _reason(draft: Draft, call: Call | None) -> str:
 
 
 def _of(draft: Draft, call_id: str) -> list[Pending]:
-    return [pending for pending in draft.head.questions.values() if pending.call_id == call_id]
+    asked = draft.head.questions.values()
+    return [pending for pending in asked if pending.call_id == call_id and not pending.approves]
 
 
 def _settle(draft: Draft, question_id: str, pending: Pending, choice: int, user: str) -> None:
@@ -130,6 +132,9 @@ def _settle(draft: Draft, question_id: str, pending: Pending, choice: int, user:
     if not pending.expired:
         _forget_timer(draft, question_id, pending)
     draft.items.append(QuestionEndItem(question_id, pending.call_id, outcome, choice, pending.choices[choice], user))
+    if pending.approves:
+        decide(draft, pending, choice, user)
+        return
     if (call := draft.head.calls.get(pending.call_id)) is not None and call.server:
         _tell_server(draft, call, question_id, pending, choice)
         if pending.url and choice == pending.default:

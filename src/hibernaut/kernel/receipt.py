@@ -68,6 +68,8 @@ class Receipt(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Digest of the launch configuration, in the first receipt."""
     build: str = ""
     """Version of Hibernaut, when it is not that of the receipt before."""
+    authority: bytes = b""
+    """Digest of the authority, when it is not that of the receipt before."""
 
     @property
     def dispatched(self) -> tuple[str, ...]:

@@ -63,6 +63,7 @@ def seal(
             tools=tools,
             config=head.config if head.version == 1 else b"",
             build=build if build != known_build else "",
+            authority=head.authority if draft.reauthorized or head.version == 1 else b"",
         )
     )
     head.receipts = sha256(receipt)

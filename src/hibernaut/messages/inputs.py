@@ -62,11 +62,15 @@ class Timer(_Input, frozen=True, tag="timer"):
 
 
 class Command(_Input, frozen=True, tag="command"):
-    """An operator (or the user's client) steers the thread. "cancel" names a call."""
+    """An operator (or the user's client) steers the thread. "cancel" names a call.
 
-    action: Literal["stop", "resume", "park", "cancel", "close", "compact"]
+    "authorize" gives the thread another authority, a blob of that digest; without one, that of its launch again.
+    """
+
+    action: Literal["stop", "resume", "park", "cancel", "close", "compact", "authorize"]
     call_id: str = ""
     reason: str = ""
+    authority: bytes = b""
 
 
 class Seed(_Input, frozen=True, tag="seed"):

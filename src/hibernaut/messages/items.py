@@ -144,7 +144,8 @@ class NoticeItem(_Item, frozen=True, tag="n"):
     """Something that happened to the thread, for people: a model never sees it.
 
     `kind` is one of: "retry", "parked", "stopped", "resumed", "closed", "title", "empty_turn", "truncated",
-    "cancelled", "refused", "compacting", "compaction_failed", "server_down", "tool_refused".
+    "cancelled", "refused", "compacting", "compaction_failed", "server_down", "tool_refused",
+    "authority".
     """
 
     kind: str
