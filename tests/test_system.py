@@ -18,8 +18,8 @@ from hibernaut.errors import (
     UnknownThread,
     VerificationFailed,
 )
+from hibernaut.kernel.authority import Authority
 from hibernaut.kernel.commit import SliceCommit
-from hibernaut.kernel.config import Authority
 from hibernaut.kernel.limits import LARGEST_CONTENT, ThreadOptions
 from hibernaut.messages.inputs import InputMessage, ToolResult, UserText
 from hibernaut.messages.parts import Text

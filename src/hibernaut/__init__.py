@@ -5,6 +5,7 @@ import typing
 if typing.TYPE_CHECKING:
     from hibernaut.errors import HibernautError, ToolError
     from hibernaut.handle import ThreadHandle
+    from hibernaut.kernel.authority import Authority, Condition, Rule
     from hibernaut.kernel.limits import ThreadOptions
     from hibernaut.messages.parts import Image, Text
     from hibernaut.models.scripted import ScriptedModel
@@ -19,11 +20,14 @@ if typing.TYPE_CHECKING:
 
 __all__ = [
     "AgentSystem",
+    "Authority",
     "Callbacks",
+    "Condition",
     "Deferred",
     "HibernautError",
     "Image",
     "RemoteServer",
+    "Rule",
     "ScriptedModel",
     "Text",
     "ThreadHandle",
@@ -37,11 +41,14 @@ __all__ = [
 
 _HOMES = {
     "AgentSystem": "hibernaut.system",
+    "Authority": "hibernaut.kernel.authority",
     "Callbacks": "hibernaut.reach",
+    "Condition": "hibernaut.kernel.authority",
     "Deferred": "hibernaut.tools.context",
     "HibernautError": "hibernaut.errors",
     "Image": "hibernaut.messages.parts",
     "RemoteServer": "hibernaut.rap.servers",
+    "Rule": "hibernaut.kernel.authority",
     "ScriptedModel": "hibernaut.models.scripted",
     "Text": "hibernaut.messages.parts",
     "ThreadHandle": "hibernaut.handle",

@@ -5,12 +5,14 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Any
 
+from hibernaut.authorizing import authority_of, explain, keep
 from hibernaut.doors import refuse
 from hibernaut.engine.answering import OpenQuestion
 from hibernaut.engine.history import inherited_items
 from hibernaut.engine.trees import tree_events
 from hibernaut.errors import MalformedInput, ThreadClosed
-from hibernaut.kernel.head import Status, decode_head
+from hibernaut.kernel.authority import Authority, Judgement
+from hibernaut.kernel.head import Head, Status, decode_head
 from hibernaut.kernel.receipt import Receipt, decode_receipt
 from hibernaut.messages.events import AgentEvent
 from hibernaut.messages.inputs import USER, Command, Delivered, Event, urgency
@@ -190,6 +192,36 @@ class ThreadHandle:
     async def cancel(self, call_id: str, reason: str = "") -> None:
         """Cancel one open call or subscription."""
         await self._system.command(self.thread_id, Command("cancel", call_id, reason))
+
+    async def authority(self) -> Authority:
+        """Return what the thread may do now."""
+        return await authority_of(self._system.store, await self._head())
+
+    async def authorize(self, authority: Authority | None, reason: str = "", *, tree: bool = False) -> None:
+        """Give the thread another authority, from its next round on; None: the one that it was launched with.
+
+        Calls that are under way go on; what waits for leave is held against the new one when leave is given. With
+        `tree` also all threads below it.
+
+        Raises:
+            ConfigurationError: it cannot be meant; the text says which rule, and why. ThreadClosed.
+        """
+        digest = b""
+        if authority is not None:
+            digest = await keep(self._system.store, self._system.clock.now(), authority)
+        await self._steer(Command("authorize", reason=reason, authority=digest), tree=tree)
+
+    async def explain(self, tool: str, arguments: Mapping[str, Any]) -> Judgement:
+        """Say what would become of a call, and by which rule, as the thread's authority is now.
+
+        What a tool says of itself is known here for tools of this program, and for those of servers whose tools the
+        thread has.
+        """
+        system = self._system
+        return await explain(system.store, system.tools, await self._head(), tool, arguments)
+
+    async def _head(self) -> Head:
+        return decode_head((await self._system.row(self.thread_id)).head).head
 
     async def wait_idle(self) -> ThreadState:
         """Return when the thread does nothing more by itself: it has answered, sleeps, or cannot go on.

@@ -31,8 +31,9 @@ from hibernaut.errors import (
 )
 from hibernaut.handle import ThreadHandle
 from hibernaut.ids import Ids, RandomIds
+from hibernaut.kernel.authority import Authority
 from hibernaut.kernel.commit import NewThread
-from hibernaut.kernel.config import Authority, LaunchConfig, checked_config, encode_config
+from hibernaut.kernel.config import LaunchConfig, checked_config, encode_config
 from hibernaut.kernel.head import Head, decode_head, encode_head
 from hibernaut.kernel.limits import ThreadOptions, check_options
 from hibernaut.kernel.receipt import verify_chain
@@ -77,6 +78,7 @@ class AgentSystem(MovesTrees):
         store: a path (SQLite), ":memory:", or a `Store`. A store that is handed in is not closed.
         instructions: what agents are told that are launched without instructions of their own.
         options: how threads behave that are launched without options of their own.
+        authority: what threads may do that are launched without an authority of their own.
         tenant: whose threads this system sees and makes.
         run: whether an engine runs here. Without one, this is a client of a store on which another process runs one.
         only: the threads that the engine runs; others are left to other processes. All by default.
@@ -101,6 +103,7 @@ class AgentSystem(MovesTrees):
         store: Store | str | Path = ":memory:",
         instructions: str = "",
         options: ThreadOptions | None = None,
+        authority: Authority | None = None,
         tenant: str = "",
         run: bool = True,
         only: Sequence[str] | None = None,
@@ -127,6 +130,7 @@ class AgentSystem(MovesTrees):
                 servers=names_of(self._servers) if run or names_of(self._servers) else None,
                 tenant=tenant,
                 options=options or ThreadOptions(),
+                authority=authority or Authority(),
             )
         )
         self._run = run
@@ -144,6 +148,11 @@ class AgentSystem(MovesTrees):
     def servers(self) -> tuple[str, ...]:
         """The names of the tool servers that it knows."""
         return names_of(self._servers)
+
+    @property
+    def tools(self) -> Mapping[str, AnyTool]:
+        """The tools of this program, by their names."""
+        return self._tools
 
     @property
     def tool_servers(self) -> "ToolServers | None":

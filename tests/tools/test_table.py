@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hibernaut.errors import ToolDefinitionError
+from hibernaut.kernel.authority import Authority, Judge
 from hibernaut.kernel.fold import CallJudge, Judged, Refusal, Rest, Run, Settled
 from hibernaut.messages.items import EVENT_TOOL
 from hibernaut.tools.table import MOST_NAMED, ToolTable
@@ -274,13 +275,14 @@ def test_a_thread_has_the_tools_that_its_authority_allows_and_the_built_in_ones(
 ) -> None:
     tools = named("read_file", "read_dir", "write_file", "re-d")
     allowed = [name.replace(".", "-") for name in allowed]
-    table = ToolTable(tools, None, [pattern.replace("re.d", "re-d") for pattern in patterns])
+    authority = Authority(tools=tuple(pattern.replace("re.d", "re-d") for pattern in patterns))
+    table = ToolTable(tools, None, Judge(authority).shows)
     assert names_of(table) == [*allowed, *BUILT_IN]
     assert table.missing == ()
 
 
 def test_a_call_beyond_the_authority_is_refused_as_such() -> None:
-    table = ToolTable([build, add], None, ["add"])
+    table = ToolTable([build, add], None, Judge(Authority(tools=("add",))).shows)
     reason = refusal(table.judge("build", '{"commit":"abc"}', NOW))
     assert "this thread may not use build. There are: add," in reason
 

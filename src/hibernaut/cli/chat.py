@@ -57,6 +57,7 @@ BUSY = ("ready", "waiting", "retrying")
 @options.tools
 @options.servers
 @options.instructions
+@options.authority
 @options.tenants
 def chat(
     store: str | None,
@@ -65,6 +66,7 @@ def chat(
     tools: tuple[str, ...],
     servers: tuple[str, ...],
     instructions: str,
+    authority: str | None,
     tenant: str,
 ) -> None:
     """Talk with an agent.
@@ -75,7 +77,7 @@ def chat(
     When a tool asks you something, the number of a choice (or its words) answers it; what else you say is for the
     agent.
     """
-    setting = Setting(store or MEMORY, tenant, model, tools, instructions, servers)
+    setting = Setting(store or MEMORY, tenant, model, tools, instructions, servers, authority=authority or "")
     interactive = sys.stdin.isatty() and is_styled(sys.stdout)
     output: Output = Screen(_write, PROMPT) if interactive else Printed()
     log = (lambda line: output.line(line, DIM)) if interactive else None

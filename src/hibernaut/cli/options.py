@@ -86,6 +86,10 @@ servers = click.option(
     "Repeatable.",
 )
 
+authority = click.option(
+    "--authority", type=WORD, metavar="FILE", help="What a new agent may do, from a TOML file; by default everything."
+)
+
 listen = click.option(
     "--listen",
     type=WORD,

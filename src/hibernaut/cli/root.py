@@ -34,6 +34,7 @@ COMMANDS = {
     "inbox": ("hibernaut.cli.inbox:inbox", "See what waits for a person."),
     "answer": ("hibernaut.cli.inbox:answer", "Answer a question."),
     "threads": ("hibernaut.cli.threads:threads", "See, stop and resume threads."),
+    "authority": ("hibernaut.cli.authority:authority", "See, test and change what threads may do."),
     "receipts": ("hibernaut.cli.receipts:receipts", "Show the runtime's own record of a thread."),
     "verify": ("hibernaut.cli.receipts:verify", "Check that histories are what their receipts say."),
     "rap": ("hibernaut.cli.rap:rap", "Tools on other servers: write, check, inspect and call them."),

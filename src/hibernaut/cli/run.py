@@ -68,6 +68,7 @@ class Task(msgspec.Struct, frozen=True):
 @options.tools
 @options.servers
 @options.instructions
+@options.authority
 @options.tenants
 @click.option(
     "--timeout",
@@ -89,6 +90,7 @@ def run(
     tools: tuple[str, ...],
     servers: tuple[str, ...],
     instructions: str,
+    authority: str | None,
     tenant: str,
     timeout: float | None,
     *,
@@ -100,7 +102,7 @@ def run(
     TASK is the text, or - to read it from standard input. Without --store the agent lives as long as this command.
     The exit code says how it ended; `hibernaut --help` lists them.
     """
-    setting = Setting(store or MEMORY, tenant, model, tools, instructions, servers)
+    setting = Setting(store or MEMORY, tenant, model, tools, instructions, servers, authority=authority or "")
     task = Task(options.text_or_stdin(text), setting, thread_id, timeout, wait, as_json)
     if not wait and not task.kept:
         raise click.UsageError("--no-wait needs --store: an agent in memory cannot be left")

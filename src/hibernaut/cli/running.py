@@ -13,6 +13,7 @@ from typing import Any
 
 from hibernaut.cli.failures import Leave, cause_of, told_in_one_line
 from hibernaut.cli.models import NamedModels
+from hibernaut.cli.policies import load_authority
 from hibernaut.cli.servers import Servers
 from hibernaut.cli.starting import Setting
 from hibernaut.cli.tools import Given
@@ -77,6 +78,7 @@ async def opened(
         tools=tools,
         store=store or setting.store,
         instructions=setting.instructions,
+        authority=load_authority(setting.authority) if setting.authority else None,
         tenant=setting.tenant,
         run=run,
         only=only,

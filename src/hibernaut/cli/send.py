@@ -48,6 +48,7 @@ class Letter(msgspec.Struct, frozen=True):
 @options.models
 @options.tools
 @options.instructions
+@options.authority
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def send(
     thread: str,
@@ -59,6 +60,7 @@ def send(
     model: str,
     tools: tuple[str, ...],
     instructions: str,
+    authority: str | None,
     *,
     published: bool,
     as_json: bool,
@@ -69,7 +71,7 @@ def send(
     agent answers when one does. A text for a thread that does not exist makes it: --model, --tools and --instructions
     are for that.
     """
-    setting = Setting(store, tenant, model, tools, instructions)
+    setting = Setting(store, tenant, model, tools, instructions, authority=authority or "")
     if store == MEMORY:
         raise click.UsageError("send needs a file as its store: a store in memory ends with this command")
     letter = Letter(thread, options.text_or_stdin(text), message_id or RandomIds().new("msg"), user or "", published)

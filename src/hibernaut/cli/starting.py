@@ -7,6 +7,7 @@ import msgspec
 
 from hibernaut.cli.finding import launched_with
 from hibernaut.cli.models import NOT_NAMED, NamedModels, full_name
+from hibernaut.cli.policies import load_authority
 from hibernaut.cli.tools import Given
 from hibernaut.errors import UnknownThread
 from hibernaut.handle import ThreadHandle
@@ -25,6 +26,8 @@ class Setting(msgspec.Struct, frozen=True):
     servers: tuple[str, ...] = ()
     listen: str = ""
     public: str = ""
+    authority: str = ""
+    """The file that says what a new thread may do."""
 
     def command(self, *words: str) -> str:
         """Return a command line with the same store, tenant, model and tools."""
@@ -89,6 +92,8 @@ async def check_old(system: AgentSystem, thread_id: str, setting: Setting, tools
             remarks.append(
                 f"the thread was launched without these tool servers and does not get them: {', '.join(others)}"
             )
+    if setting.authority and load_authority(setting.authority) != launch.authority:
+        remarks.append("the thread keeps the authority it has; `hibernaut authority set` gives it another")
     if setting.instructions and setting.instructions != launch.instructions:
         remarks.append("the thread keeps the instructions it was launched with")
     return remarks

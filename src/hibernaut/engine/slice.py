@@ -27,7 +27,7 @@ from hibernaut.kernel.prepare import may_spawn, prepare
 from hibernaut.kernel.receipt import TurnCommit
 from hibernaut.kernel.seal import Asked, seal
 from hibernaut.kernel.turn import TurnBuffer
-from hibernaut.messages.inputs import Delivered
+from hibernaut.messages.inputs import Command, Delivered
 from hibernaut.messages.stream import StreamPiece
 from hibernaut.models.errors import ConnectionLost, ModelDefect, Refused
 from hibernaut.models.protocol import Model, ModelInfo, ModelRequest, ModelSource
@@ -178,14 +178,15 @@ class SliceRunner:
     async def _slice(self, claim: Claim, streaming: Callable[[str], None] | None) -> None:
         loaded = decode_head(claim.head)
         head = loaded.head
-        launch = await self._launches.get(head.config)
+        launch = await self._launches.get(head)
         inputs: Sequence[Delivered] = claim.messages
         rounds = launch.config.options.max_rounds
         for number in range(1, rounds + 1):
             started = self._clock.now()
             draft = _give_up(head, inputs, claim.tries, launch, started) if claim.tries > MAX_TRIES else None
             family = await self._family(head) if any(map(_may_spawn, inputs)) else 0
-            draft = draft or prepare(head, inputs, launch.config.options, started, family)
+            wanted = await self._launches.authorities(head, inputs) if any(map(_authorizes, inputs)) else None
+            draft = draft or prepare(head, inputs, launch.config.options, started, family, launch.authority, wanted)
             self._expect(draft)
             one = _Round()
             if draft.wants_completion or (draft.compacting and head.status == "open"):
@@ -209,6 +210,8 @@ class SliceRunner:
                 await self._perform_inline(self._work(inline, draft, launch), draft, streaming)
             claim = replace(claim, version=commit.version, tries=1)
             inputs = await self._store.take(claim, self._clock.now())
+            if draft.reauthorized:
+                launch = await self._launches.get(head)
 
     async def _dispose_of_the_rest(self, draft: Draft) -> None:
         """Give what still waits in the inbox of a thread that ends its disposition; nobody will come for it."""
@@ -260,7 +263,11 @@ class SliceRunner:
         """Ask the model for what is due: a summary of the history, if it has grown too long, or the next turn."""
         head, name = draft.head, draft.head.model or launch.config.model
         if self._toolsets is not None:
-            launch = await self._equip(self._toolsets, draft, launch)
+            await self._equip(self._toolsets, draft, launch)
+        if head.toolsets or head.authority:
+            launch = await self._launches.equipped(head)
+            for clash in launch.clashes if draft.blobs else ():
+                draft.notice("tool_refused", str(clash))
         hot = one.hot = await self.transcripts.at(head)
         hot.extend(draft.items)
         one.known = len(draft.items)
@@ -287,22 +294,19 @@ class SliceRunner:
             self._note(one.asked, name, attempt, launch, one.known)
             await self._complete(one, draft, launch, chosen, pressure, streaming)
 
-    async def _equip(self, toolsets: "Toolsets", draft: Draft, launch: Launch) -> Launch:
-        """Give a thread the tools of servers, and ask those that it has nothing of yet."""
+    async def _equip(self, toolsets: "Toolsets", draft: Draft, launch: Launch) -> None:
+        """Ask the servers for their tools that the thread has nothing of yet."""
         head = draft.head
-        if wanted := toolsets.wanted(launch.config.servers, head.toolsets):
-            found = await toolsets.find(wanted)
-            draft.now = self._clock.now()
-            draft.blobs += found.manifests.values()
-            head.toolsets = head.toolsets | {name: blob.digest for name, blob in found.manifests.items()}
-            if not head.items:
-                for name, why in found.problems.items():
-                    draft.notice("server_down", f"{name}: {why}")
-        equipped = await self._launches.equipped(head.config, head.toolsets)
-        if draft.blobs:
-            for clash in equipped.clashes:
-                draft.notice("tool_refused", str(clash))
-        return equipped
+        wanted = toolsets.wanted(launch.config.servers, head.toolsets)
+        if not wanted:
+            return
+        found = await toolsets.find(wanted)
+        draft.now = self._clock.now()
+        draft.blobs += found.manifests.values()
+        head.toolsets = head.toolsets | {name: blob.digest for name, blob in found.manifests.items()}
+        if not head.items:
+            for name, why in found.problems.items():
+                draft.notice("server_down", f"{name}: {why}")
 
     def _note(self, asked: Asked, name: str, attempt: int, launch: Launch, shown: int) -> None:
         """Note for the receipt what is asked; unless more is heard of it, it has failed."""
@@ -434,9 +438,14 @@ def _give_up(head: Head, inputs: Sequence[Delivered], tries: int, launch: Launch
         draft = Draft(head, launch.config.options, now)
         draft.dispositions += [(one.message_id, Disposition.REFUSED) for one in inputs]
     else:
-        draft = prepare(head, inputs, launch.config.options, now)
+        draft = prepare(head, inputs, launch.config.options, now, authority=launch.authority)
     draft.park(f"{tries - 1} slices in a row came to nothing; the engine's log says why")
     return draft
+
+
+def _authorizes(delivered: Delivered) -> bool:
+    content = delivered.message.content if delivered.message else None
+    return isinstance(content, Command) and content.action == "authorize"
 
 
 def _may_spawn(arrived: Delivered) -> bool:

@@ -47,6 +47,11 @@ class ServerTool(msgspec.Struct, frozen=True):
         """What the model is shown."""
         return self.tool.spec
 
+    @property
+    def annotations(self) -> tuple[str, ...]:
+        """What the server says of the tool."""
+        return self.tool.flags
+
     def judge(self, values: dict[str, Any], written: str, now: int) -> Verdict:  # noqa: ARG002
         """Refuse what does not fit the schema; a server never sees it."""
         if problems := self.tool.problems(values):

@@ -70,6 +70,17 @@ class RemoteTool(msgspec.Struct, frozen=True):
         """The tool as a model is told of it."""
         return ToolSpec(self.name, self.description, self.parameters)
 
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """What the server says of it, by the names that authorities use."""
+        flags = {
+            "read_only": self.read_only,
+            "destructive": self.destructive,
+            "idempotent": self.idempotent,
+            "long_running": self.long_running,
+        }
+        return tuple(name for name, is_set in flags.items() if is_set)
+
     def problems(self, arguments: JSON) -> list[str]:
         """Say what is wrong with the arguments of a call, nothing if it may be sent to the server."""
         return compile_schema(msgspec.json.decode(self.parameters)).problems(arguments)

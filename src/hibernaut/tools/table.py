@@ -6,7 +6,6 @@ names and the program no longer has is not in its table, and a call of it is ref
 
 import difflib
 import functools
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -38,6 +37,11 @@ class Entry(Protocol):
         """What the model is shown."""
         ...
 
+    @property
+    def annotations(self) -> tuple[str, ...]:
+        """What the tool says of itself; see `hibernaut.kernel.authority`."""
+        ...
+
     def judge(self, values: dict[str, Any], written: str, now: int) -> Verdict:
         """Say what becomes of a call with these arguments, which are `written` as JSON."""
         ...
@@ -54,6 +58,7 @@ class _Entry(msgspec.Struct, frozen=True):
     signature: ToolSignature
     where: str
     verdict: Run | Callable[..., Verdict]
+    annotations: tuple[str, ...] = ()
 
     def judge(self, values: dict[str, Any], written: str, now: int) -> Verdict:
         """Say what becomes of a call with these arguments."""
@@ -80,8 +85,8 @@ class ToolTable:
     Args:
         tools: What the program has.
         names: What the thread was launched with, in the order that the model is shown; None for all.
-        authority: Patterns of the names that the thread may use, in which `*` stands for anything. The built-in tools
-            do nothing outside of the thread and need none.
+        shows: Whether the thread may know of a tool of that name. The built-in tools do nothing outside of the thread;
+            it always has them.
         builtins: Whether the thread has the built-in tools. They are shown after its own.
         others: Tools that work elsewhere, by names that none of its own has. They are shown last: they may become more
             while the thread lives.
@@ -96,7 +101,7 @@ class ToolTable:
         self,
         tools: Sequence[AnyTool],
         names: Sequence[str] | None = None,
-        authority: Sequence[str] = ("*",),
+        shows: Callable[[str], bool] = lambda _: True,
         *,
         builtins: bool = True,
         others: Mapping[str, Entry] | None = None,
@@ -112,10 +117,9 @@ class ToolTable:
                 )
             own[tool.name] = entry
         wanted = list(own) if names is None else list(dict.fromkeys(names))
-        allowed = re.compile("|".join(map(_as_expression, authority)) or "(?!)", re.DOTALL)
         held = {name: own[name] for name in wanted if name in own}
         foreign = others or {}
-        self._denied = frozenset(name for name in (*held, *foreign) if not allowed.fullmatch(name))
+        self._denied = frozenset(name for name in (*held, *foreign) if not shows(name))
         entries: dict[str, Entry] = {**held, **built_in, **foreign}
         self._entries = {name: entry for name, entry in entries.items() if name not in self._denied}
         self.missing = tuple(name for name in wanted if name not in own and name not in built_in)
@@ -135,7 +139,7 @@ class ToolTable:
         written = canonical(values)
         if entry is None:
             return Judged(self._refuse(tool), written)
-        return Judged(entry.judge(values, written, now), written, entry.display(values))
+        return Judged(entry.judge(values, written, now), written, entry.display(values), entry.annotations)
 
     def _refuse(self, tool: str) -> Refusal:
         name = clean(shorten(tool, _SHOWN_NAME))
@@ -154,13 +158,16 @@ class ToolTable:
         return f"There are: {', '.join(shown)}{more}."
 
 
-def _as_expression(pattern: str) -> str:
-    return ".*".join(map(re.escape, pattern.split("*")))
-
-
 def _entry_of(tool: AnyTool) -> _Entry:
     spec = ToolSpec(tool.name, tool.description, tool.parameters)
-    return _Entry(spec, tool.signature, tool.where, Run(tool.mode, tool.deadline, tool.passive))
+    verdict = Run(tool.mode, tool.deadline, tool.passive)
+    return _Entry(spec, tool.signature, tool.where, verdict, annotations_of(tool))
+
+
+def annotations_of(tool: AnyTool) -> tuple[str, ...]:
+    """Return what a tool says of itself; see `hibernaut.kernel.authority`."""
+    flags = {"destructive": tool.destructive, "idempotent": tool.idempotent}
+    return tuple(name for name, is_set in flags.items() if is_set)
 
 
 @functools.cache

@@ -1,0 +1,178 @@
+"""Authority at work: in the engine, over restarts, for tools here and on servers, and for those who look at it."""
+
+from typing import Any
+
+import pytest
+
+from hibernaut import Authority, Condition, Rule
+from hibernaut.errors import ConfigurationError
+from hibernaut.models.scripted import ScriptedModel, call, say
+from hibernaut.rap.manifest import RemoteTool, Toolset
+from hibernaut.stores.memory import MemoryStore
+from hibernaut.testing.clock import ManualClock
+from hibernaut.tools.tool import tool
+from tests.engine.far import CI, PUBLIC, SCHEMA, Far
+from tests.engine.scenario import run, story, system, until_told
+
+ASKS = Authority(rules=(Rule(decision="ask", annotations=("destructive",), reason="It cannot be undone."),))
+
+
+class Disk:
+    def __init__(self) -> None:
+        self.wiped: list[str] = []
+
+    def tool(self) -> Any:
+        @tool(destructive=True)
+        async def wipe(disk: str) -> str:
+            """Wipe a disk."""
+            self.wiped.append(disk)
+            return f"{disk} is empty"
+
+        return wipe
+
+
+def test_leave_is_asked_for_durably_and_given_from_anywhere() -> None:
+    disk, store, clock = Disk(), MemoryStore(), ManualClock()
+
+    async def scenario() -> None:
+        async with system([call("wipe", disk="a")], disk.tool(), store=store, clock=clock, authority=ASKS) as it:
+            agent = await it.launch()
+            await agent.send("Wipe a")
+            await it.wait_idle()
+            assert disk.wiped == []
+        async with system([say("It is empty.")], disk.tool(), store=store, clock=clock) as it:
+            (question,) = await it.questions()
+            assert question.tool == "wipe"
+            assert question.prompt == 'May wipe run with {"disk":"a"}?\nIt cannot be undone.'
+            await it.answer(question.question_id, "Allow", user="ann")
+            again = await it.thread(agent.thread_id)
+            await until_told(again, "result: a is empty", "says: It is empty.")
+            assert disk.wiped == ["a"]
+
+    run(scenario)
+
+
+def test_what_is_denied_never_runs() -> None:
+    disk = Disk()
+
+    async def scenario() -> None:
+        async with system([call("wipe", disk="a"), say("I see.")], disk.tool(), authority=ASKS) as it:
+            agent = await it.launch()
+            await agent.send("Wipe a")
+            await it.wait_idle()
+            (question,) = await it.questions()
+            await it.answer(question.question_id, "Deny", user="ann")
+            await agent.wait_idle()
+            assert "error: Not run: ann did not allow it." in await story(agent)
+            assert disk.wiped == []
+
+    run(scenario)
+
+
+def test_tools_of_servers_are_bound_by_what_their_server_says_of_them() -> None:
+    wipe = RemoteTool("wipe", "Wipe.", SCHEMA, '{"destructive":true}', destructive=True)
+    there = Far(MemoryStore(), ManualClock(), Toolset("ci", CI.endpoint, (wipe,)))
+
+    async def scenario() -> None:
+        model = [call("wipe", commit="a"), say("Done.")]
+        given: dict[str, Any] = {"store": there.store, "clock": there.clock, "servers": there.servers}
+        async with system(model, authority=ASKS, callbacks=PUBLIC, **given) as it:
+            agent = await it.launch()
+            await agent.send("Wipe")
+            await it.wait_idle()
+            assert there.servers.calls == []
+            assert (await agent.explain("wipe", {"commit": "a"})).decision == "ask"
+            (question,) = await it.questions()
+            assert "wipe on ci" in question.prompt
+            await it.answer(question.question_id, "Allow")
+            await it.wait_idle()
+            await there.answer("wiped")
+            await agent.wait_idle()
+            assert (await story(agent))[-2:] == ["result: wiped", "says: Done."]
+
+    run(scenario)
+
+
+def test_an_operator_changes_what_a_thread_may_do_and_takes_it_back() -> None:
+    disk = Disk()
+    strict = Authority(rules=(Rule(decision="deny", tools=("wipe",), reason="audit"),))
+
+    async def scenario() -> None:
+        model = [call("wipe", disk="a"), say("No."), call("wipe", disk="b"), say("Yes.")]
+        async with system(model, disk.tool()) as it:
+            agent = await it.launch()
+            await agent.authorize(strict, "an audit")
+            await agent.send("Wipe a")
+            await agent.wait_idle()
+            assert "error: Not run: this thread's authority does not allow it: audit." in await story(agent)
+            assert await agent.authority() == strict
+            judgement = await agent.explain("wipe", {"disk": "a"})
+            assert (judgement.decision, judgement.rule) == ("deny", strict.rules[0])
+            await agent.authorize(None)
+            await agent.send("Wipe b")
+            await agent.wait_idle()
+            assert disk.wiped == ["b"]
+            assert await agent.authority() == Authority()
+            assert await it.verify(agent.thread_id) > 0
+
+    run(scenario)
+
+
+def test_a_tool_that_an_operator_takes_away_is_not_shown_any_more() -> None:
+    disk = Disk()
+
+    async def scenario() -> None:
+        model = ScriptedModel([say("a"), say("b")])
+        async with system(model, disk.tool()) as it:
+            agent = await it.launch()
+            await agent.send("one")
+            await agent.wait_idle()
+            await agent.authorize(Authority(tools=("read_*",)))
+            await agent.send("two")
+            await agent.wait_idle()
+            shown = ["wipe" in {spec.name for spec in request.tools} for request in model.requests]
+            assert shown == [True, False]
+
+    run(scenario)
+
+
+def test_an_authority_that_cannot_be_meant_is_refused_wherever_it_is_given() -> None:
+    wrong = Authority(rules=(Rule(decision="deny", arguments=(Condition(path="amount", above=1),)),))
+
+    async def scenario() -> None:
+        with pytest.raises(ConfigurationError, match="rule 1: 'amount' is no path"):
+            system([], authority=wrong)
+        async with system([say("a")]) as it:
+            agent = await it.launch()
+            for refused in (agent.authorize(wrong), it.launch(authority=wrong)):
+                with pytest.raises(ConfigurationError, match="rule 1"):
+                    await refused
+            assert await agent.authority() == Authority()
+
+    run(scenario)
+
+
+def test_children_are_bound_by_what_is_meant_for_them() -> None:
+    disk = Disk()
+    authority = Authority(children=Authority(rules=(Rule(decision="deny", tools=("wipe",)),)))
+
+    async def scenario() -> None:
+        model = [
+            call("spawn_thread", instructions="Wipe a.", child_of=[]),
+            say("It works."),
+            call("wipe", disk="a"),
+            say("I may not."),
+            say("I see."),
+        ]
+        async with system(model, disk.tool(), authority=authority) as it:
+            agent = await it.launch()
+            await agent.send("Let a child wipe a")
+            await it.wait_idle()
+            assert disk.wiped == []
+            (child,) = [state.thread_id for state in await agent.tree() if state.thread_id != agent.thread_id]
+            handle = await it.thread(child)
+            assert (await handle.explain("wipe", {})).decision == "deny"
+            assert (await agent.explain("wipe", {})).decision == "allow"
+            assert await it.verify(child) > 0
+
+    run(scenario)
