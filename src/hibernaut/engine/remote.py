@@ -135,7 +135,7 @@ class RemoteCalls:
         return tool.idempotent
 
     async def _post(self, work: Work, toolset: Toolset, *, reached: bool) -> None:
-        effect, why = work.effect, ""
+        effect, why, unheard = work.effect, "", False
         for pause in _paced(effect, CALL_PAUSES):
             wait = 0
             try:
@@ -143,7 +143,7 @@ class RemoteCalls:
                     effect.server, self._invocation(work), headers(effect), toolset.endpoint
                 )
             except NoAnswer as error:
-                reached, why = reached or error.reached, str(error)
+                reached, unheard, why = reached or error.reached, unheard or error.reached, str(error)
             except HibernautError as error:
                 if not reached:
                     await self._refuse(effect, work.thread_id, f"Error: {effect.tool} was not run: {error}")
@@ -155,12 +155,8 @@ class RemoteCalls:
                 if fate == "taken":
                     await self._retry(self._store.accept_effects, [effect.request_id])
                     return
-                if fate == "refused" and reached:
-                    await self._give_up(
-                        work,
-                        f"{why}, and then status {reply.status}" if why else f"status {reply.status}",
-                        reached=True,
-                    )
+                if fate == "refused" and unheard:
+                    await self._give_up(work, f"{why}, and then status {reply.status}", reached=True)
                     return
                 if fate == "refused":
                     text = refusal(effect.tool, toolset.endpoint, reply.status, reply.body)
