@@ -241,14 +241,14 @@ def test_a36_a_refusal_is_the_answer_and_nothing_is_tried_again(status: int) -> 
 
 @pytest.mark.parametrize(
     "answer, words",
-    [(DOWN, "build was not run: its server ci cannot be reached"), (CUT, "it is unknown whether build was run")],
+    [(DOWN, "look was not run: its server ci cannot be reached"), (CUT, "it is unknown whether look was run")],
 )
 def test_a36_after_five_tries_over_a_minute_the_model_reads_what_is_known(answer: NoAnswer, words: str) -> None:
     there = far()
     there.servers.answering = failing(*[answer] * 9)
 
     async def scenario() -> None:
-        async with agents(there, [call("build"), say("Pity.")]) as it:
+        async with agents(there, [call("look"), say("Pity.")]) as it:
             agent = await it.launch()
             await agent.send("Build")
             await settle()
@@ -281,12 +281,42 @@ def test_an_answer_that_comes_before_the_acknowledgement_ends_the_tries() -> Non
     run(scenario)
 
 
+@pytest.mark.parametrize("alive, words", [(True, "result: passed"), (False, "it is unknown whether build was run")])
+def test_a_call_that_may_have_begun_is_not_posted_again_to_a_server_that_would_not_know_it(
+    alive: bool, words: str
+) -> None:
+    there = far()
+
+    def answering(received: Received) -> int | NoAnswer:
+        if isinstance(received.message, Invocation):
+            return CUT
+        if not alive and there.servers.calls:
+            there.servers.finish(there.call.id)
+        return 200
+
+    there.servers.answering = answering
+
+    async def scenario() -> None:
+        async with agents(there, [call("build"), say("I see.")]) as it:
+            agent = await it.launch()
+            await agent.send("Build")
+            await it.wait_idle()
+            if alive:
+                await there.answer("passed")
+                await it.wait_idle()
+            assert len(there.servers.calls) == 1
+            assert words in (await story(agent))[-2]
+            assert await there.store.read_effects() == []
+
+    run(scenario)
+
+
 def test_a_result_that_comes_after_all_is_shown() -> None:
     there = far()
     there.servers.answering = failing(*[CUT] * 9)
 
     async def scenario() -> None:
-        async with agents(there, [call("build"), say("Pity."), say("After all.")]) as it:
+        async with agents(there, [call("look"), say("Pity."), say("After all.")]) as it:
             agent = await it.launch()
             await agent.send("Build")
             await settle()
@@ -294,7 +324,7 @@ def test_a_result_that_comes_after_all_is_shown() -> None:
             await it.wait_idle()
             assert await there.answer("passed") is Outcome.ACCEPTED
             await it.wait_idle()
-            assert (await story(agent))[-2:] == ["late_result: build passed", "says: After all."]
+            assert (await story(agent))[-2:] == ["late_result: look passed", "says: After all."]
 
     run(scenario)
 
@@ -582,7 +612,7 @@ def test_an_engine_that_dies_between_post_and_acknowledgement_does_nothing_twice
     run(scenario)
 
 
-@pytest.mark.parametrize("operation, keys", [("build", False), ("look", False), ("build", True)])
+@pytest.mark.parametrize("operation, keys", [("look", False), ("build", True)])
 def test_of_a_call_that_was_perhaps_posted_to_a_server_that_is_not_configured_any_more_nobody_knows(
     operation: str, keys: bool
 ) -> None:
@@ -884,14 +914,14 @@ def test_a_call_that_may_have_arrived_before_it_was_refused_is_not_said_to_be_no
     there.servers.answering = failing(CUT, 400)
 
     async def scenario() -> None:
-        async with agents(there, [call("build"), say("I see.")]) as it:
+        async with agents(there, [call("look"), say("I see.")]) as it:
             agent = await it.launch()
             await agent.send("Build")
             await settle()
             await pass_time(there.clock, 10 * SECOND)
             await it.wait_idle()
             told = (await story(agent))[-2]
-            assert "it is unknown whether build was run" in told
-            assert "and then status 400" in told
+            assert "it is unknown whether look was run" in told
+            assert "an earlier try was not answered, and now: status 400" in told
 
     run(scenario)

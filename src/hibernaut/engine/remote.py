@@ -7,7 +7,7 @@ What comes of it arrives through the inbox like everything else, so nothing of i
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from typing import Final, Protocol
+from typing import Final, Literal, Protocol
 
 import msgspec
 
@@ -21,7 +21,7 @@ from hibernaut.errors import HibernautError
 from hibernaut.kernel.commit import Chosen, Effect
 from hibernaut.kernel.head import Call, Head, decode_head
 from hibernaut.messages.inputs import Delivered, Event, ToolResult
-from hibernaut.rap.answers import fate_of_call, refusal, wait_before
+from hibernaut.rap.answers import Fate, fate_of_call, refusal, wait_before
 from hibernaut.rap.invocations import callback_url, cancellation, headers, invocation
 from hibernaut.rap.limits import CALL_TOKEN_LIFE
 from hibernaut.rap.manifest import RemoteTool, Toolset
@@ -70,6 +70,20 @@ class Ending(Protocol):
         ...
 
 
+class _Tried(msgspec.Struct, frozen=True):
+    """What came of one try to post a call."""
+
+    fate: Fate | Literal["impossible"]
+    why: str
+    reached: bool = False
+    unheard: bool = False
+    """It may have arrived, and nobody answered."""
+    wait: int = 0
+    """Milliseconds that the server asks for."""
+    text: str = ""
+    """Of a refusal: what the model reads."""
+
+
 class RemoteCalls:
     """Performs effects on tool servers."""
 
@@ -107,10 +121,13 @@ class RemoteCalls:
             why = f"Error: {effect.tool} was not run: what its server {effect.server} has is not known any more."
             await self._refuse(effect, work.thread_id, why)
         elif not started or await self._is_to_be_repeated(work, toolset, tool):
-            await self._post(work, toolset, reached=started)
+            await self._post(work, toolset, tool, reached=started)
 
-    async def _is_to_be_repeated(self, work: Work, toolset: Toolset, tool: RemoteTool) -> bool:
-        """Find out about a call that may have been posted; False: there is nothing left to do here."""
+    async def _is_to_be_repeated(self, work: Work, toolset: Toolset, tool: RemoteTool, why: str = "") -> bool:
+        """Find out about a call that may have been posted; False: there is nothing left to do here.
+
+        It is posted again only if that is safe. `why`: nobody answered when it was.
+        """
         effect = work.effect
         if toolset.idempotency_keys:
             return await self._is_wanted(work)
@@ -124,52 +141,58 @@ class RemoteCalls:
             if liveness == "alive":
                 await self._retry(self._store.accept_effects, [effect.request_id])
                 return False
-            if liveness == "dead" or tool.idempotent or not pause:
+            if liveness == "dead" or _is_harmless(tool) or not pause:
                 break
             await self._clock.sleep(pause)
         if not await self._is_wanted(work):
             return False
-        if not tool.idempotent:
-            text = LOST.format(tool=effect.tool, server=effect.server)
+        if not _is_harmless(tool):
+            text = (UNKNOWN_CALL if why else LOST).format(tool=effect.tool, server=effect.server, why=why)
             await self._retry(self._end, effect, work.thread_id, text)
-        return tool.idempotent
+        return _is_harmless(tool)
 
-    async def _post(self, work: Work, toolset: Toolset, *, reached: bool) -> None:
-        effect, why, unheard = work.effect, "", False
+    async def _post(self, work: Work, toolset: Toolset, tool: RemoteTool, *, reached: bool) -> None:
+        effect, unheard, why = work.effect, False, ""
+        safe = toolset.idempotency_keys or _is_harmless(tool)
         for pause in _paced(effect, CALL_PAUSES):
-            wait = 0
-            try:
-                reply = await self._servers.invoke(
-                    effect.server, self._invocation(work), headers(effect), toolset.endpoint
-                )
-            except NoAnswer as error:
-                reached, unheard, why = reached or error.reached, unheard or error.reached, str(error)
-            except HibernautError as error:
-                if not reached:
-                    await self._refuse(effect, work.thread_id, f"Error: {effect.tool} was not run: {error}")
-                elif await self._is_wanted(work):
-                    await self._give_up(work, str(error), reached=True)
+            tried = await self._try(work, toolset)
+            reached, unheard, why = reached or tried.reached, unheard or tried.unheard, tried.why
+            if tried.fate != "again":
+                await self._conclude(work, tried, reached=reached, unheard=unheard)
                 return
-            else:
-                fate = fate_of_call(reply.status)
-                if fate == "taken":
-                    await self._retry(self._store.accept_effects, [effect.request_id])
-                    return
-                if fate == "refused" and unheard:
-                    await self._give_up(work, f"{why}, and then status {reply.status}", reached=True)
-                    return
-                if fate == "refused":
-                    text = refusal(effect.tool, toolset.endpoint, reply.status, reply.body)
-                    await self._refuse(effect, work.thread_id, text)
-                    return
-                reached, why = True, f"status {reply.status}"
-                wait = wait_before(reply.headers, self._clock.now())
             logger.info("call %s was not taken by %s: %s", effect.call_id, effect.server, why)
+            if tried.unheard and not safe and not await self._is_to_be_repeated(work, toolset, tool, why):
+                return
             if pause:
-                await self._clock.sleep(max(pause, min(wait, WAIT_MOST)))
+                await self._clock.sleep(max(pause, min(tried.wait, WAIT_MOST)))
             if not await self._is_wanted(work):
                 return
         await self._give_up(work, why, reached=reached)
+
+    async def _try(self, work: Work, toolset: Toolset) -> _Tried:
+        effect = work.effect
+        try:
+            reply = await self._servers.invoke(effect.server, self._invocation(work), headers(effect), toolset.endpoint)
+        except NoAnswer as error:
+            return _Tried("again", str(error), reached=error.reached, unheard=error.reached)
+        except HibernautError as error:
+            return _Tried("impossible", str(error))
+        fate, why = fate_of_call(reply.status), f"status {reply.status}"
+        if fate == "refused":
+            return _Tried(fate, why, text=refusal(effect.tool, toolset.endpoint, reply.status, reply.body))
+        return _Tried(fate, why, reached=True, wait=wait_before(reply.headers, self._clock.now()))
+
+    async def _conclude(self, work: Work, tried: _Tried, *, reached: bool, unheard: bool) -> None:
+        """Write down what came of a call. `unheard`: a try before was not answered, and may have begun it."""
+        effect = work.effect
+        if tried.fate == "taken":
+            await self._retry(self._store.accept_effects, [effect.request_id])
+        elif tried.fate == "refused" and not unheard:
+            await self._refuse(effect, work.thread_id, tried.text)
+        elif tried.fate == "impossible" and not reached:
+            await self._refuse(effect, work.thread_id, f"Error: {effect.tool} was not run: {tried.why}")
+        elif await self._is_wanted(work):
+            await self._give_up(work, f"an earlier try was not answered, and now: {tried.why}", reached=True)
 
     async def _give_up(self, work: Work, why: str, *, reached: bool) -> None:
         """Answer a call that no server has taken. `reached`: one may have begun it all the same."""
@@ -345,6 +368,11 @@ def _ends(arrived: Delivered, call_id: str) -> bool:
     if isinstance(content, ToolResult):
         return content.call_id == call_id and (content.is_error or not content.subscription)
     return isinstance(content, Event) and content.call_id == call_id and content.final
+
+
+def _is_harmless(tool: RemoteTool) -> bool:
+    """Tell whether a call that is done twice is as good as one."""
+    return tool.idempotent or tool.read_only
 
 
 def _tool_of(toolset: Toolset | None, name: str) -> RemoteTool | None:

@@ -59,7 +59,7 @@ CHECKS = {
 
 
 async def test_every_example_keeps_the_rules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    prints = "import time\nfor n in range(15): print(n, flush=True); time.sleep(0.1)"
+    prints = "import time\nfor n in range(150): print(n, flush=True); time.sleep(0.1)"
     (tmp_path / "jobs.json").write_text(json.dumps({"slow": [sys.executable, "-c", prints]}), encoding="utf-8")
     (tmp_path / "a.txt").write_text("what is in it", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
