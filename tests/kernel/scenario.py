@@ -4,6 +4,8 @@
 must come to the same commit; every commit is checked against the invariants.
 """
 
+from itertools import zip_longest
+
 import msgspec
 
 from hibernaut.kernel.authority import OPEN, Judge
@@ -37,6 +39,7 @@ from hibernaut.kernel.fold import (
 from hibernaut.kernel.head import Head, LoadedHead, Summary, decode_head, encode_head
 from hibernaut.kernel.limits import ThreadOptions
 from hibernaut.kernel.prepare import INTERRUPTED, STILL_RUNNING, prepare
+from hibernaut.kernel.provenance import call_named_by, provenance_of, read_entry
 from hibernaut.kernel.receipt import Receipt, TurnCommit, decode_receipt, next_history
 from hibernaut.kernel.seal import Asked, seal
 from hibernaut.kernel.transcript import MISSING_RESULT, Transcript, validate
@@ -335,8 +338,20 @@ class Thread:
         assert {arrived.message_id for arrived in inputs} - waited <= set(named)
         assert set(named) <= {arrived.message_id for arrived in inputs}
         assert len(named) == len(set(named))
+        self._check_provenance({arrived.message_id: arrived for arrived in inputs})
         check(self)
         return commit
+
+    def _check_provenance(self, inputs: dict[str, Delivered]) -> None:
+        """Check that the receipt says of every input that is done with where it came from."""
+        tools = {item.id: item.name for item in self.items if isinstance(item, CallItem)}
+        parent = self.head.link.parent if self.head.link else ""
+        for (name, fate), entry in zip_longest(self.receipt.inputs, self.receipt.provenance, fillvalue=0):
+            if Disposition(fate) in (Disposition.DEFERRED, Disposition.HELD):
+                continue
+            message = inputs[name].message
+            told = read_entry(entry, name, tools.get(call_named_by(name), ""), self.name, parent)
+            assert told == (provenance_of(message) if message is not None else None)
 
     def loaded(self) -> LoadedHead:
         return decode_head(self.stored)

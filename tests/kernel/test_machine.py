@@ -25,6 +25,7 @@ from hibernaut.messages.inputs import (
     InputContent,
     Orphaned,
     Question,
+    Settlement,
     Timer,
     ToolResult,
     UserText,
@@ -181,7 +182,8 @@ class ThreadMachine(RuleBasedStateMachine):
     def happens_command(self, chance: Random) -> None:
         name = chance.choice([*self.thread.head.calls, "call_unknown"])
         commands = [Command("cancel", name), Command("stop"), Command("park"), Command("resume"), Command("close")]
-        self.put(*chance.choices(commands, [4, 2, 2, 4, 0.3]))
+        by_hand = Settlement(name, "By hand.", is_error=chance.random() < 0.5)
+        self.put(*chance.choices([*commands, by_hand], [4, 2, 2, 4, 0.3, 3]))
 
     def happens_noise(self, chance: Random) -> None:
         now = self.thread.now

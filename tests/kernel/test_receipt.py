@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Sequence
 
+import msgspec
 import pytest
 
 from hibernaut.errors import StoreCorrupt, VerificationFailed
@@ -14,9 +15,9 @@ from tests.kernel.scenario import Thread, calls, says
 Rows = list[tuple[bytes, bytes]]
 
 GOLDEN_RECEIPT = (
-    "dc001307c40401010101c404020202029292a26d310092a26d32030192a663616c6c5f61a663616c6c5f62910091a663616c"
+    "dc001207c40401010101c404020202029292a26d310092a26d32030192a663616c6c5f61a663616c6c5f62910091a663616c"
     "6c5f3093641450b0616e7468726f7069633a636c6175646503cd010101cf0000018bcfe56800cd05dcc40404040404c40405"
-    "050505a5302e312e30c40406060606"
+    "050505a5302e312e30"
 )
 
 
@@ -155,7 +156,6 @@ def test_the_stored_form_of_a_receipt_does_not_change() -> None:
         tools=b"\x04" * 4,
         config=b"\x05" * 4,
         build="0.1.0",
-        authority=b"\x06" * 4,
     )
     assert encode_receipt(receipt).hex() == GOLDEN_RECEIPT
     assert decode_receipt(bytes.fromhex(GOLDEN_RECEIPT)) == receipt
@@ -163,9 +163,24 @@ def test_the_stored_form_of_a_receipt_does_not_change() -> None:
 
 def test_a_receipt_of_a_newer_version_is_read_without_what_it_added() -> None:
     stored = LOG[0][1]
-    assert stored[:3] == b"\xdc\x00\x13"
-    newer = b"\xdc\x00\x14" + stored[3:] + b"\xa5added"
+    assert stored[:3] == b"\xdc\x00\x14"
+    newer = b"\xdc\x00\x15" + stored[3:] + b"\xa5added"
     assert decode_receipt(newer) == decode_receipt(stored)
+
+
+def test_the_stored_form_of_what_was_added_does_not_change() -> None:
+    before = decode_receipt(bytes.fromhex(GOLDEN_RECEIPT))
+    receipt = msgspec.structs.replace(before, authority=b"\x06" * 4, provenance=(4, ("", "call_b", "", "stop", "why")))
+    added = "c404060606069204 95a0a663616c6c5f62a0a473746f70a3776879".replace(" ", "")
+    assert encode_receipt(receipt).hex() == "dc0014" + GOLDEN_RECEIPT.removeprefix("dc0012") + added
+    assert decode_receipt(encode_receipt(receipt)) == receipt
+
+
+def test_what_a_receipt_has_nothing_to_say_of_at_its_end_takes_no_bytes() -> None:
+    receipt = Receipt(1, b"", b"", (), TurnCommit.NONE)
+    assert encode_receipt(receipt).hex() == "9501c400c4009000"
+    assert encode_receipt(msgspec.structs.replace(receipt, took=7))[:1] == b"\x9f"
+    assert decode_receipt(bytes.fromhex("9501c400c4009000")) == receipt
 
 
 @pytest.mark.parametrize("data", [b"", b"\x90", b"\xc1", b"\x80", b"not a receipt"])

@@ -31,6 +31,7 @@ def test_a_receipt_says_what_the_round_did() -> None:
         took=2 * SECOND,
         config=bytes(32),
         build="test",
+        provenance=(("test",),),
     )
 
 

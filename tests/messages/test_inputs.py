@@ -20,6 +20,7 @@ from hibernaut.messages.inputs import (
     Question,
     Report,
     Seed,
+    Settlement,
     Timer,
     ToolResult,
     UserText,
@@ -51,6 +52,10 @@ GOLDEN: list[tuple[InputContent, str]] = [
     (
         Command("cancel", "call_a", "too slow"),
         "95a26d31a17494a7636f6d6d616e64a663616e63656ca663616c6c5f61a8746f6f20736c6f77a3617069a77b2261223a317d",
+    ),
+    (
+        Settlement("call_a", "It ran.", is_error=True, reason="I looked", user="ada"),
+        "95a26d31a17496a6736574746c65a663616c6c5f61a749742072616e2ec3a849206c6f6f6b6564a3616461a3617069a77b2261223a317d",
     ),
     (
         Seed((UserItem("Count the files.", "", "runtime"),)),

@@ -221,7 +221,8 @@ class SliceRunner:
         if rest:
             names = {one.message_id for one in rest}
             draft.dispositions = [entry for entry in draft.dispositions if entry[0] not in names]
-            draft.dispositions += [(one.message_id, Disposition.CLOSED) for one in rest]
+            for one in rest:
+                draft.dispose(one, Disposition.CLOSED)
             draft.deferred.clear()
 
     async def _perform_inline(
@@ -436,7 +437,8 @@ def _give_up(head: Head, inputs: Sequence[Delivered], tries: int, launch: Launch
         return None
     if tries > MAX_TRIES + 1:
         draft = Draft(head, launch.config.options, now)
-        draft.dispositions += [(one.message_id, Disposition.REFUSED) for one in inputs]
+        for one in inputs:
+            draft.dispose(one, Disposition.REFUSED)
     else:
         draft = prepare(head, inputs, launch.config.options, now, authority=launch.authority)
     draft.park(f"{tries - 1} slices in a row came to nothing; the engine's log says why")

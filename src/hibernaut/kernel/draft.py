@@ -15,7 +15,8 @@ from hibernaut.kernel.authority import OPEN, Judge
 from hibernaut.kernel.commit import Blob, Chosen, Disposition, Effect, NewThread, Outgoing
 from hibernaut.kernel.head import Call, CallState, Head
 from hibernaut.kernel.limits import REMEMBERED_ARGUMENTS, REMEMBERED_CALLS, ThreadOptions
-from hibernaut.messages.inputs import InputContent, InputMessage, Report, Timer, TimerPurpose, ToolResult
+from hibernaut.kernel.provenance import UNREADABLE, Entry, entry_of
+from hibernaut.messages.inputs import Delivered, InputContent, InputMessage, Report, Timer, TimerPurpose, ToolResult
 from hibernaut.messages.items import EventItem, Item, NoticeItem, ResultItem
 from hibernaut.messages.parts import Content, plain_text
 from hibernaut.messages.text import excerpt
@@ -63,6 +64,7 @@ class Draft:
         "options",
         "outgoing",
         "patience",
+        "provenance",
         "queueing",
         "reauthorized",
         "retrying",
@@ -81,6 +83,8 @@ class Draft:
         """What inputs may change that to."""
         self.items: list[Item] = []
         self.dispositions: list[tuple[str, Disposition]] = []
+        self.provenance: dict[str, Entry] = {}
+        """Where inputs came from, by message id, as far as their ids do not say so."""
         self.deferred: list[tuple[str, int]] = []
         self.dropped: list[str] = []
         self.effects: list[Effect] = []
@@ -112,6 +116,14 @@ class Draft:
         0: for an open call."""
         self.patience: dict[str, int] = {}
         """Messages that wait for something else than an open call, and until when."""
+
+    def dispose(self, arrived: Delivered, disposition: Disposition, tool: str = "") -> None:
+        """Give an input its final disposition. `tool` is that of the call that it names."""
+        message = arrived.message
+        entry = entry_of(message, tool, self.head) if message is not None else UNREADABLE
+        if entry:
+            self.provenance[arrived.message_id] = entry
+        self.dispositions.append((arrived.message_id, disposition))
 
     def notice(self, kind: str, text: str = "") -> None:
         """Tell people what happened to the thread."""

@@ -15,6 +15,7 @@ from hibernaut.kernel.ending import NOT_RUN, WOKEN, close, stop
 from hibernaut.kernel.family import can_go_deeper, can_route, end_if_done, hear_parent, hear_report, route
 from hibernaut.kernel.head import Call, Head
 from hibernaut.kernel.limits import ThreadOptions
+from hibernaut.kernel.provenance import call_named_by
 from hibernaut.messages.inputs import (
     Answer,
     Command,
@@ -26,6 +27,7 @@ from hibernaut.messages.inputs import (
     Question,
     Report,
     Seed,
+    Settlement,
     Timer,
     ToolResult,
     UserText,
@@ -74,7 +76,8 @@ def prepare(
     draft.family, draft.authority = family, authority
     draft.authorities = authorities or {}
     if head.status == "closed":
-        draft.dispositions += [(arrived.message_id, Disposition.CLOSED) for arrived in inputs]
+        for arrived in inputs:
+            draft.dispose(arrived, Disposition.CLOSED)
         return draft
     if head.status != "open" and any(_resumes(arrived) for arrived in inputs):
         _resume(draft)
@@ -153,6 +156,8 @@ def _take_all(draft: Draft, inputs: Sequence[Delivered]) -> list[Delivered]:
 def _take(draft: Draft, arrived: Delivered) -> bool:
     """Apply one input; False leaves it where it is (it must wait, or the thread does not run)."""
     message = arrived.message
+    call = draft.head.calls.get(call_named_by(arrived.message_id))
+    tool = call.tool if call is not None else ""
     if message is None:
         draft.notice("refused", f"input {arrived.message_id} cannot be read: {arrived.problem}")
         disposition: Disposition | None = Disposition.REFUSED
@@ -162,6 +167,8 @@ def _take(draft: Draft, arrived: Delivered) -> bool:
             disposition = Disposition.CLOSED
         elif isinstance(content, Command):
             disposition = _command(draft, content)
+        elif isinstance(content, Settlement):
+            disposition = _settlement(draft, content, arrived)
         elif isinstance(content, UserText) and is_blank(content.content):
             disposition = Disposition.REFUSED
         elif draft.head.status != "open":
@@ -172,7 +179,7 @@ def _take(draft: Draft, arrived: Delivered) -> bool:
             draft.head.metadata = message.metadata
     if disposition is None:
         return False
-    draft.dispositions.append((arrived.message_id, disposition))
+    draft.dispose(arrived, disposition, tool)
     return True
 
 
@@ -200,7 +207,7 @@ def _apply(draft: Draft, content: InputContent, arrived: Delivered) -> Dispositi
         draft.items += content.items
         draft.head.owes = True
         return Disposition.ACCEPTED
-    return _command(draft, content)
+    return _settlement(draft, content, arrived) if isinstance(content, Settlement) else _command(draft, content)
 
 
 def _user_text(draft: Draft, content: UserText) -> Disposition:
@@ -437,6 +444,31 @@ def _authorize(draft: Draft, content: Command) -> Disposition:
     draft.head.authority, draft.authority = content.authority, draft.authorities[content.authority]
     draft.reauthorized = True
     draft.notice("authority", content.reason)
+    return Disposition.ACCEPTED
+
+
+def _settlement(draft: Draft, content: Settlement, arrived: Delivered) -> Disposition | None:
+    """Answer a call as an operator says; it is remembered, so that its own result is shown should it come."""
+    head = draft.head
+    call = head.calls.get(content.call_id)
+    if call is None or call.mode == "rest":
+        return Disposition.STALE
+    is_open = call.state == "open" and call.held is None and call.id in head.turn
+    if call.state != "detached" and not is_open:
+        return Disposition.STALE
+    if is_open:
+        draft.hold(call, content.content, is_error=content.is_error)
+    else:
+        if head.status == "open" and _must_wait(draft, arrived):
+            return None
+        _wake(draft)
+        draft.drop_timer(call)
+        draft.inject(call, content.content, "late_result", is_error=content.is_error)
+    draft.settled.append(call.id)
+    draft.remember(call, "expired")
+    why = f": {content.reason}" if content.reason else ""
+    draft.notice("settled", f"{call.tool} {call.id} was answered by {content.user or 'an operator'}{why}")
+    draft.release_results()
     return Disposition.ACCEPTED
 
 

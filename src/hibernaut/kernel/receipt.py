@@ -70,6 +70,8 @@ class Receipt(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Version of Hibernaut, when it is not that of the receipt before."""
     authority: bytes = b""
     """Digest of the authority, when it is not that of the receipt before."""
+    provenance: tuple[int | tuple[str, ...], ...] = ()
+    """Who handed in each of `inputs`, and what for, where its id does not say so: see `hibernaut.kernel.provenance`."""
 
     @property
     def dispatched(self) -> tuple[str, ...]:
@@ -79,10 +81,16 @@ class Receipt(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 _decoder = decoder_of(Receipt)
 
+_REQUIRED = len(Receipt.__struct_fields__) - len(Receipt.__struct_defaults__)
+
 
 def encode_receipt(receipt: Receipt) -> bytes:
-    """Write a receipt."""
-    return pack(receipt)
+    """Write a receipt; the fields at its end that have their defaults are left out."""
+    values = msgspec.structs.astuple(receipt)
+    last = len(values)
+    while last > _REQUIRED and values[last - 1] == Receipt.__struct_defaults__[last - 1 - _REQUIRED]:
+        last -= 1
+    return pack(values[:last])
 
 
 def decode_receipt(data: bytes) -> Receipt:

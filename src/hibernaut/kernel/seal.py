@@ -6,6 +6,7 @@ from hibernaut.codec import sha256
 from hibernaut.kernel.commit import Disposition, SliceCommit
 from hibernaut.kernel.draft import Draft
 from hibernaut.kernel.head import Extra, encode_head
+from hibernaut.kernel.provenance import Entry
 from hibernaut.kernel.receipt import Receipt, TurnCommit, encode_receipt, next_history
 from hibernaut.messages.events import Usage
 from hibernaut.messages.items import encode_page
@@ -64,6 +65,7 @@ def seal(
             config=head.config if head.version == 1 else b"",
             build=build if build != known_build else "",
             authority=head.authority if draft.reauthorized or head.version == 1 else b"",
+            provenance=_provenance(draft) if draft.provenance else (),
         )
     )
     head.receipts = sha256(receipt)
@@ -86,6 +88,13 @@ def seal(
         continues=head.owes and head.status == "open" and not head.turn and not head.attempts,
         at=now,
     )
+
+
+def _provenance(draft: Draft) -> tuple[Entry, ...]:
+    entries = [draft.provenance.get(name, 0) for name, _ in draft.dispositions]
+    while entries and not entries[-1]:
+        entries.pop()
+    return tuple(entries)
 
 
 def _owes(draft: Draft) -> tuple[int | str, ...]:

@@ -73,6 +73,19 @@ class Command(_Input, frozen=True, tag="command"):
     authority: bytes = b""
 
 
+class Settlement(_Input, frozen=True, tag="settle"):
+    """An operator answers a call by hand, whatever its status. Should its own result come all the same, that is shown.
+
+    With `is_error` nobody knows how the call ended. `user` is who says so.
+    """
+
+    call_id: str
+    content: Content
+    is_error: bool = False
+    reason: str = ""
+    user: str = ""
+
+
 class Seed(_Input, frozen=True, tag="seed"):
     """A child begins: after what it inherits come these items, which say where it is and what it is for."""
 
@@ -124,7 +137,18 @@ class Orphaned(_Input, frozen=True, tag="orphaned"):
 
 
 InputContent = (
-    UserText | ToolResult | Event | Timer | Command | Seed | Report | ParentMessage | Question | Answer | Orphaned
+    UserText
+    | ToolResult
+    | Event
+    | Timer
+    | Command
+    | Settlement
+    | Seed
+    | Report
+    | ParentMessage
+    | Question
+    | Answer
+    | Orphaned
 )
 
 
@@ -159,11 +183,11 @@ USER, RESULT, EVENT, UPKEEP = range(4)
 
 
 def urgency(content: InputContent) -> int:
-    """Return how urgent an input is: user text and commands, then results, then events, then upkeep.
+    """Return how urgent an input is: user text and what operators say, then results, then events, then upkeep.
 
     What a person did not say must never be of class `USER`: it would wake stopped threads.
     """
-    if isinstance(content, UserText | Command):
+    if isinstance(content, UserText | Command | Settlement):
         return USER
     if isinstance(content, Event | Report | ParentMessage):
         return EVENT
