@@ -224,6 +224,16 @@ class MoveUnfinished(MoveFailed):
 
 
 class VerificationFailed(HibernautError):
-    """A chain of receipts does not match what is stored."""
+    """A chain of receipts does not match what is stored.
+
+    `version` is the head version at which the first difference was found, and `kind` what differs: "page" (history is
+    not what its receipt says), "receipt" (it cannot be read, or was changed), "order" (one is missing or misplaced),
+    "head", or "effect" (the outbox is not what the receipts say).
+    """
 
     code = "verification_failed"
+
+    def __init__(self, text: str, kind: str = "", version: int = 0) -> None:
+        super().__init__(text)
+        self.kind = kind
+        self.version = version

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Self
 
 from msgspec.structs import replace
 
+from hibernaut.auditing import AuditsThreads
 from hibernaut.clock import Clock, SystemClock
 from hibernaut.codec import to_json
 from hibernaut.doors import check_name, models_and_default, refuse, tools_by_name
 from hibernaut.engine.answering import OpenQuestion, open_questions
 from hibernaut.engine.answering import answer as answer_question
-from hibernaut.engine.history import chain_start
 from hibernaut.engine.live import LiveFeed
 from hibernaut.engine.local import LOOK_EVERY, LocalEngine
 from hibernaut.engine.servers import Remote
@@ -24,19 +24,16 @@ from hibernaut.errors import (
     AlreadyAnswered,
     ConfigurationError,
     MalformedInput,
-    StoreCorrupt,
     StoreError,
     UnknownThread,
-    VerificationFailed,
 )
 from hibernaut.handle import ThreadHandle
 from hibernaut.ids import Ids, RandomIds
 from hibernaut.kernel.authority import Authority
 from hibernaut.kernel.commit import NewThread
 from hibernaut.kernel.config import LaunchConfig, checked_config, encode_config
-from hibernaut.kernel.head import Head, decode_head, encode_head
+from hibernaut.kernel.head import Head, encode_head
 from hibernaut.kernel.limits import ThreadOptions, check_options
-from hibernaut.kernel.receipt import verify_chain
 from hibernaut.messages.inputs import (
     Command,
     Event,
@@ -67,7 +64,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-class AgentSystem(MovesTrees):
+class AgentSystem(AuditsThreads, MovesTrees):
     """Runs agents: `async with AgentSystem(model=…, tools=[…], store="agents.db") as system`.
 
     Args:
@@ -441,22 +438,6 @@ class AgentSystem(MovesTrees):
     async def _is_foreign(self, thread_id: str) -> bool:
         row = await self.store.read_head(thread_id)
         return row is not None and row.tenant != self._defaults.tenant
-
-    async def verify(self, thread_id: str) -> int:
-        """Recompute a thread's chain of receipts from what is stored; returns how many there are.
-
-        Raises:
-            VerificationFailed: naming the first that does not fit.
-        """
-        row = await self.row(thread_id)
-        head = decode_head(row.head).head
-        log = await self.store.read_log(thread_id)
-        rows = [(entry.page, entry.receipt) for entry in log if entry.version <= head.version]
-        try:
-            start = await chain_start(self.store, head.link)
-        except StoreCorrupt as error:
-            raise VerificationFailed(f"what it inherits cannot be read: {error}") from error
-        return verify_chain(rows, head.history, head.receipts, start)
 
     async def prune(self, before: int) -> int:
         """Remove this tenant's threads that closed before that moment (milliseconds since 1970); return how many.

@@ -2,7 +2,8 @@
 
 import pytest
 
-from hibernaut.cli.itemising import item_record, kind_of, text_of
+from hibernaut.cli.itemising import kind_of, text_of
+from hibernaut.messages.item_records import item_record
 from hibernaut.messages.items import (
     CallItem,
     EventItem,

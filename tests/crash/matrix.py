@@ -13,7 +13,8 @@ from msgspec.structs import asdict, replace
 from hibernaut.engine.dispatcher import UNKNOWN_EFFECT
 from hibernaut.engine.remote import LOST
 from hibernaut.errors import StoreBusy
-from hibernaut.kernel.receipt import Receipt, TurnCommit, decode_receipt, verify_chain
+from hibernaut.kernel.chain import verify_chain
+from hibernaut.kernel.receipt import Receipt, TurnCommit, decode_receipt
 from hibernaut.messages.items import EventItem, Item, ResultItem, TextItem, decode_page
 from hibernaut.rap.requests import AskStatus, Invocation, Request
 from hibernaut.stores.memory import MemoryStore

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from hibernaut.kernel.receipt import verify_chain
+from hibernaut.kernel.chain import verify_chain
 from hibernaut.messages.inputs import (
     Timer,
 )

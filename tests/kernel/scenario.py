@@ -4,8 +4,6 @@
 must come to the same commit; every commit is checked against the invariants.
 """
 
-from itertools import zip_longest
-
 import msgspec
 
 from hibernaut.kernel.authority import OPEN, Judge
@@ -346,7 +344,7 @@ class Thread:
         """Check that the receipt says of every input that is done with where it came from."""
         tools = {item.id: item.name for item in self.items if isinstance(item, CallItem)}
         parent = self.head.link.parent if self.head.link else ""
-        for (name, fate), entry in zip_longest(self.receipt.inputs, self.receipt.provenance, fillvalue=0):
+        for (name, fate), entry in zip(self.receipt.inputs, self.receipt.origins, strict=True):
             if Disposition(fate) in (Disposition.DEFERRED, Disposition.HELD):
                 continue
             message = inputs[name].message

@@ -181,7 +181,13 @@ class ThreadMachine(RuleBasedStateMachine):
 
     def happens_command(self, chance: Random) -> None:
         name = chance.choice([*self.thread.head.calls, "call_unknown"])
-        commands = [Command("cancel", name), Command("stop"), Command("park"), Command("resume"), Command("close")]
+        commands: list[InputContent] = [
+            Command("cancel", name),
+            Command("stop"),
+            Command("park"),
+            Command("resume"),
+            Command("close"),
+        ]
         by_hand = Settlement(name, "By hand.", is_error=chance.random() < 0.5)
         self.put(*chance.choices([*commands, by_hand], [4, 2, 2, 4, 0.3, 3]))
 

@@ -7,7 +7,8 @@ import msgspec
 import pytest
 
 from hibernaut.errors import StoreCorrupt, VerificationFailed
-from hibernaut.kernel.receipt import Receipt, TurnCommit, decode_receipt, encode_receipt, next_history, verify_chain
+from hibernaut.kernel.chain import verify_chain
+from hibernaut.kernel.receipt import Receipt, TurnCommit, decode_receipt, encode_receipt, next_history
 from hibernaut.messages.events import Usage
 from hibernaut.messages.inputs import ToolResult
 from tests.kernel.scenario import Thread, calls, says

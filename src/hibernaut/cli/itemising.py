@@ -1,9 +1,6 @@
 """The items of a history, as people and programs read them."""
 
-import base64
-from typing import Any
-
-from hibernaut.messages.events import content_record
+from hibernaut.messages.item_records import KINDS
 from hibernaut.messages.items import (
     CallItem,
     EventItem,
@@ -21,21 +18,6 @@ from hibernaut.messages.items import (
 )
 from hibernaut.messages.parts import Content, Excerpt, plain_text
 from hibernaut.stores.protocol import Store
-
-_KINDS: dict[type[Item], str] = {
-    UserItem: "user",
-    TextItem: "agent",
-    ReasoningItem: "reasoning",
-    CallItem: "call",
-    ResultItem: "result",
-    EventItem: "event",
-    SummaryItem: "summary",
-    SpawnItem: "child",
-    QuestionItem: "question",
-    QuestionEndItem: "question over",
-    NoticeItem: "notice",
-    Unknown: "unknown",
-}
 
 
 def kind_of(item: Item, tools: dict[str, str]) -> str:
@@ -57,7 +39,7 @@ def kind_of(item: Item, tools: dict[str, str]) -> str:
         case NoticeItem():
             return f"notice {item.kind}"
         case _:
-            return _KINDS[type(item)]
+            return KINDS[type(item)]
 
 
 def text_of(item: Item) -> str:
@@ -92,15 +74,3 @@ async def full_text(store: Store, item: Item) -> str:
         blob = await store.read_blob(part.blob) if isinstance(part, Excerpt) else None
         texts.append(plain_text((part,)) if blob is None else blob.decode("utf-8", "replace"))
     return "\n".join(texts)
-
-
-def item_record(item: Item) -> dict[str, Any]:
-    """Return an item as plain values, fit for JSON; opaque bytes in base 64."""
-    record: dict[str, Any] = {"type": _KINDS[type(item)]}
-    for name in item.__struct_fields__:
-        value = getattr(item, name)
-        if name == "content":
-            record[name] = content_record(value)
-        else:
-            record[name] = base64.b64encode(value).decode() if isinstance(value, bytes) else value
-    return record

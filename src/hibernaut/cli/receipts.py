@@ -1,120 +1,97 @@
-"""`hibernaut receipts` and `hibernaut verify`: the runtime's own record, and whether it holds."""
+"""`hibernaut receipts`: the runtime's own record of a thread, for people and for programs."""
 
-from typing import Any
+from importlib.resources import files
 
 import click
 import msgspec
 
 from hibernaut.cli import options
-from hibernaut.cli.failures import ANSWERED, UNVERIFIED
-from hibernaut.cli.finding import PAGE, find_thread
+from hibernaut.cli.failures import ANSWERED
+from hibernaut.cli.finding import find_thread
 from hibernaut.cli.running import opened, run_async
 from hibernaut.cli.starting import Setting
-from hibernaut.cli.terminal import table
+from hibernaut.cli.terminal import cut, safe
 from hibernaut.cli.times import moment
-from hibernaut.errors import VerificationFailed
-from hibernaut.kernel.commit import Disposition
-from hibernaut.kernel.receipt import Receipt
-from hibernaut.system import AgentSystem
+from hibernaut.kernel.published_receipts import PublishedReceipt
+
+WIDTH = 80
+"""Columns of the table."""
+
+SCHEMA = "resume_contract_v1.json"
+
+HEADS = f"{'NO':>5}  {'TIME':<19}  {'TURN':<8}  {'TOKENS':>7}  {'HISTORY':<8}  WHAT"
 
 
-@click.command()
+def _print_schema(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:  # noqa: FBT001  # click calls it so
+    if wanted and not ctx.resilient_parsing:
+        click.echo(files("hibernaut.kernel").joinpath(SCHEMA).read_text(encoding="utf-8"), nl=False)
+        ctx.exit()
+
+
+@click.command(
+    epilog=options.examples(
+        "hibernaut receipts builds --store agents.db",
+        "hibernaut receipts builds --store agents.db --json --with-payloads > builds.jsonl",
+        "hibernaut receipts --schema > resume_contract_v1.json",
+    )
+)
 @click.argument("thread", type=options.WORD)
 @options.stores(required=True)
 @options.tenants
-@options.json_lines
-@click.option("--verify", "verifies", is_flag=True, help="Recompute the chain from what is stored, too.")
-def receipts(thread: str, store: str, tenant: str, *, as_json: bool, verifies: bool) -> None:
+@click.option("--table/--json", "as_table", default=True, help="A table for people, or one JSON object a line.")
+@click.option("--with-payloads", "payloads", is_flag=True, help="With --json: what was said, too, not only its digest.")
+@click.option("--verify", "verifies", is_flag=True, help="Check what is stored against it, too.")
+@click.option(
+    "--schema",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_schema,
+    help="Print the JSON Schema of what --json prints.",
+)
+def receipts(thread: str, store: str, tenant: str, *, as_table: bool, payloads: bool, verifies: bool) -> None:
     """Show what the runtime recorded of each round of a thread, oldest first.
 
-    THREAD is an id or enough of its beginning. A receipt says what came in and what became of it, whether the model was
-    asked, which calls were made, and the digest of the history after it; each names the one before.
+    THREAD is an id or enough of its beginning. A receipt says what came in, from whom and what became of it, whether
+    the model was asked, what was owed to the outside, and the digest of the history after it; each names the one
+    before. With --json it is the published form, version 1 of the resume contract.
     """
-    run_async(_receipts(Setting(store, tenant), thread, as_json=as_json, verifies=verifies))
+    if payloads and as_table:
+        raise click.UsageError("--with-payloads goes with --json")
+    main = _receipts(Setting(store, tenant), thread, as_table=as_table, payloads=payloads, verifies=verifies)
+    run_async(main)
 
 
-async def _receipts(setting: Setting, given: str, *, as_json: bool, verifies: bool) -> int:
+async def _receipts(setting: Setting, given: str, *, as_table: bool, payloads: bool, verifies: bool) -> int:
     async with opened(setting, must_exist=True) as system:
         handle = await find_thread(system, given)
-        found = await handle.receipts()
-        if as_json:
-            for receipt in found:
-                click.echo(msgspec.json.encode(_record(receipt)))
-        elif found:
-            heads = ("NO", "TIME", "MS", "TURN", "TOKENS", "HISTORY", "CALLS", "INPUTS")
-            for line in table(heads, [_row(receipt) for receipt in found], right=(0, 2, 4)):
-                click.echo(line)
+        if as_table:
+            click.echo(HEADS)
+        async for receipt in system.receipts_of(handle.thread_id, payloads=payloads):
+            click.echo(_row(receipt) if as_table else msgspec.json.encode(receipt))
         if verifies:
             number = await system.verify(handle.thread_id)
-            click.echo(f"verified: {number} receipts of {handle.thread_id}", err=as_json)
+            click.echo(f"verified: {number} receipts of {handle.thread_id}", err=not as_table)
     return ANSWERED
 
 
-def _row(receipt: Receipt) -> tuple[str, ...]:
-    usage = receipt.usage
-    return (
-        str(receipt.version),
-        moment(receipt.started),
-        f"{receipt.took:,}",
-        receipt.turn.name.lower(),
-        f"{usage.input + usage.output:,}" if usage else "",
-        receipt.history.hex()[:12],
-        ", ".join(receipt.calls),
-        ", ".join(f"{name} {Disposition(number).name.lower()}" for name, number in receipt.inputs),
+def _row(receipt: PublishedReceipt) -> str:
+    usage, history = receipt.usage, receipt.history_after or ""
+    tokens = f"{usage.input + usage.output:,}" if usage else ""
+    cells = (
+        f"{receipt.thread_version:>5}",
+        f"{moment(receipt.started):<19}",
+        f"{receipt.turn_commit[:8]:<8}",
+        f"{tokens:>7}",
+        f"{history.removeprefix('sha256:')[:8]:<8}",
+        safe("; ".join(_what(receipt))),
     )
+    return cut("  ".join(cells).rstrip(), WIDTH)
 
 
-def _record(receipt: Receipt) -> dict[str, Any]:
-    record: dict[str, Any] = msgspec.structs.asdict(receipt)
-    for name, value in record.items():
-        if isinstance(value, bytes):
-            record[name] = value.hex()
-    record["inputs"] = [
-        {"message_id": name, "disposition": Disposition(number).name.lower()} for name, number in receipt.inputs
-    ]
-    record["turn"] = receipt.turn.name.lower()
-    record["dispatched"] = receipt.dispatched
-    del record["owes"]
-    record["usage"] = msgspec.structs.asdict(receipt.usage) if receipt.usage else None
-    return record
-
-
-@click.command()
-@click.argument("thread", type=options.WORD, required=False)
-@click.option("--all", "everything", is_flag=True, help="Check every thread of this tenant.")
-@options.stores(required=True)
-@options.tenants
-def verify(thread: str | None, store: str, tenant: str, *, everything: bool) -> None:
-    """Recompute a thread's chain of receipts from its stored history, and fail on any difference.
-
-    THREAD is an id or enough of its beginning; --all checks all threads.
-    """
-    if (thread is None) != everything:
-        raise click.UsageError("name a THREAD, or give --all")
-    click.get_current_context().exit(run_async(_verify(Setting(store, tenant), thread)))
-
-
-async def _verify(setting: Setting, given: str | None) -> int:
-    async with opened(setting, must_exist=True) as system:
-        if given is not None:
-            handle = await find_thread(system, given)
-            number = await system.verify(handle.thread_id)
-            click.echo(f"verified: {number} receipts of {handle.thread_id}")
-            return ANSWERED
-        return await _verify_all(system)
-
-
-async def _verify_all(system: AgentSystem) -> int:
-    checked, receipts_checked, failed = 0, 0, 0
-    before: tuple[int, str] | None = None
-    while states := await system.threads(limit=PAGE, before=before):
-        for state in states:
-            checked += 1
-            try:
-                receipts_checked += await system.verify(state.thread_id)
-            except VerificationFailed as error:
-                failed += 1
-                click.echo(f"Error: {state.thread_id}: {error}", err=True)
-        before = (states[-1].updated, states[-1].thread_id)
-    click.echo(f"verified: {receipts_checked} receipts of {checked - failed} threads; {failed} threads failed")
-    return UNVERIFIED if failed else ANSWERED
+def _what(receipt: PublishedReceipt) -> list[str]:
+    """Return in few words what a round was about: what it decided and called, then what came in."""
+    said = [f"{one.action} {one.call}".rstrip() for one in receipt.operator_decision]
+    said += [one.tool or one.request_id for one in receipt.tool_requests if one.dispatch == "dispatched"]
+    came = [f"{one.provenance.sender if one.provenance else one.id} {one.disposition}" for one in receipt.inputs]
+    return [*said, *[f"<- {one}" for one in came]]

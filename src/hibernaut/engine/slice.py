@@ -221,8 +221,7 @@ class SliceRunner:
         if rest:
             names = {one.message_id for one in rest}
             draft.dispositions = [entry for entry in draft.dispositions if entry[0] not in names]
-            for one in rest:
-                draft.dispose(one, Disposition.CLOSED)
+            draft.dispose_all(rest, Disposition.CLOSED)
             draft.deferred.clear()
 
     async def _perform_inline(
@@ -437,8 +436,7 @@ def _give_up(head: Head, inputs: Sequence[Delivered], tries: int, launch: Launch
         return None
     if tries > MAX_TRIES + 1:
         draft = Draft(head, launch.config.options, now)
-        for one in inputs:
-            draft.dispose(one, Disposition.REFUSED)
+        draft.dispose_all(inputs, Disposition.REFUSED)
     else:
         draft = prepare(head, inputs, launch.config.options, now, authority=launch.authority)
     draft.park(f"{tries - 1} slices in a row came to nothing; the engine's log says why")

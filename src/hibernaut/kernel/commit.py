@@ -32,6 +32,9 @@ class Disposition(IntEnum):
     """The thread is closed."""
 
 
+EffectKind = Literal["invoke", "cancel", "answer", "close"]
+
+
 class Effect(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Something that a commit owes to the outside.
 
@@ -42,7 +45,7 @@ class Effect(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """
 
     request_id: str
-    kind: Literal["invoke", "cancel", "answer", "close"]
+    kind: EffectKind
     call_id: str
     tool: str
     arguments: str = "{}"
@@ -50,6 +53,15 @@ class Effect(msgspec.Struct, frozen=True, array_like=True, gc=False):
     server: str = ""
     provider_id: str = ""
     """The id of the call on the model's wire, which a tool server may want to know."""
+
+
+def kind_of_request(request_id: str) -> EffectKind:
+    """Return the kind of the effect that has this request id."""
+    if request_id.endswith(":cancel"):
+        return "cancel"
+    if request_id.startswith("answer:"):
+        return "answer"
+    return "close" if request_id.startswith("close:") else "invoke"
 
 
 class Chosen(msgspec.Struct, frozen=True):

@@ -15,7 +15,7 @@ from hibernaut.kernel.authority import OPEN, Judge
 from hibernaut.kernel.commit import Blob, Chosen, Disposition, Effect, NewThread, Outgoing
 from hibernaut.kernel.head import Call, CallState, Head
 from hibernaut.kernel.limits import REMEMBERED_ARGUMENTS, REMEMBERED_CALLS, ThreadOptions
-from hibernaut.kernel.provenance import UNREADABLE, Entry, entry_of
+from hibernaut.kernel.provenance import UNREADABLE, Entry, call_named_by, entry_of
 from hibernaut.messages.inputs import Delivered, InputContent, InputMessage, Report, Timer, TimerPurpose, ToolResult
 from hibernaut.messages.items import EventItem, Item, NoticeItem, ResultItem
 from hibernaut.messages.parts import Content, plain_text
@@ -124,6 +124,12 @@ class Draft:
         if entry:
             self.provenance[arrived.message_id] = entry
         self.dispositions.append((arrived.message_id, disposition))
+
+    def dispose_all(self, arrived: Iterable[Delivered], disposition: Disposition) -> None:
+        """Give inputs the same final disposition."""
+        for one in arrived:
+            call = self.head.calls.get(call_named_by(one.message_id))
+            self.dispose(one, disposition, call.tool if call is not None else "")
 
     def notice(self, kind: str, text: str = "") -> None:
         """Tell people what happened to the thread."""

@@ -76,8 +76,7 @@ def prepare(
     draft.family, draft.authority = family, authority
     draft.authorities = authorities or {}
     if head.status == "closed":
-        for arrived in inputs:
-            draft.dispose(arrived, Disposition.CLOSED)
+        draft.dispose_all(inputs, Disposition.CLOSED)
         return draft
     if head.status != "open" and any(_resumes(arrived) for arrived in inputs):
         _resume(draft)

@@ -4,13 +4,12 @@ A receipt is stored beside the page it is about. It names the SHA-256 of the rec
 changed or left out unseen, and the digest of the history after it, so no page can.
 """
 
-from collections.abc import Iterable
 from enum import IntEnum
 
 import msgspec
 
 from hibernaut.codec import decoder_of, pack, sha256, unpack
-from hibernaut.errors import StoreCorrupt, VerificationFailed
+from hibernaut.errors import StoreCorrupt
 from hibernaut.messages.events import Usage
 
 
@@ -78,6 +77,11 @@ class Receipt(msgspec.Struct, frozen=True, array_like=True, gc=False):
         """Request ids of the effects that this commit owes."""
         return tuple([self.calls[one] if isinstance(one, int) else one for one in self.owes])
 
+    @property
+    def origins(self) -> tuple[int | tuple[str, ...], ...]:
+        """The provenance of each of the inputs, those that say nothing included."""
+        return self.provenance + (0,) * (len(self.inputs) - len(self.provenance))
+
 
 _decoder = decoder_of(Receipt)
 
@@ -99,40 +103,15 @@ def decode_receipt(data: bytes) -> Receipt:
     Raises:
         StoreCorrupt: it is not one.
     """
-    return unpack(data, _decoder, "a receipt")
+    receipt = unpack(data, _decoder, "a receipt")
+    made = len(receipt.calls)
+    if not all(isinstance(one, str) or 0 <= one < made for one in receipt.owes):
+        raise StoreCorrupt("a receipt cannot be read: it owes a call that it does not have")
+    if len(receipt.provenance) > len(receipt.inputs):
+        raise StoreCorrupt("a receipt cannot be read: it says where more inputs came from than it has")
+    return receipt
 
 
 def next_history(before: bytes, page: bytes) -> bytes:
     """Return the history digest after a page: SHA-256 of the digest before and the page; no page changes nothing."""
     return sha256(before, page) if page else before
-
-
-def verify_chain(rows: Iterable[tuple[bytes, bytes]], history: bytes, receipts: bytes, start: bytes = b"") -> int:
-    """Recompute a thread's chain from its stored (page, receipt) rows and compare it with its head's digests.
-
-    `start` is the digest that the chain starts from (a child's: its parent's at the spawn point). Returns the number of
-    receipts.
-
-    Raises:
-        VerificationFailed: naming the first receipt that does not fit.
-    """
-    before, previous, version = start, b"", 0
-    for page, stored in rows:
-        version += 1
-        try:
-            receipt = decode_receipt(stored)
-        except StoreCorrupt as error:
-            raise VerificationFailed(f"receipt {version} cannot be read") from error
-        if receipt.version != version:
-            raise VerificationFailed(f"receipt {version} is missing: the next one stored is {receipt.version}")
-        if receipt.previous != previous:
-            raise VerificationFailed(f"receipt {version} does not follow the one stored before it")
-        before = next_history(before, page)
-        if receipt.history != before:
-            raise VerificationFailed(f"the history at version {version} is not the one its receipt names")
-        previous = sha256(stored)
-    if previous != receipts:
-        raise VerificationFailed(f"the head names another last receipt than number {version}")
-    if before != history:
-        raise VerificationFailed(f"the head names another history than receipt {version}")
-    return version

@@ -9,7 +9,7 @@ import msgspec
 
 from hibernaut.cli import options
 from hibernaut.cli.finding import find_thread
-from hibernaut.cli.itemising import full_text, item_record, kind_of, text_of
+from hibernaut.cli.itemising import full_text, kind_of, text_of
 from hibernaut.cli.running import opened
 from hibernaut.cli.starting import Setting
 from hibernaut.cli.terminal import columns, cut, safe
@@ -17,6 +17,7 @@ from hibernaut.cli.threads.group import LONGEST_EXCERPT, log_of, run, threads, w
 from hibernaut.codec import pack
 from hibernaut.engine.history import inherited_items
 from hibernaut.kernel.head import Head, Summary, decode_head
+from hibernaut.messages.item_records import item_record
 from hibernaut.messages.items import Item, SummaryItem, decode_page
 from hibernaut.messages.text import shorten
 from hibernaut.system import AgentSystem
