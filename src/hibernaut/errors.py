@@ -9,6 +9,7 @@
     │   ├── TokenRefused        a callback token that is forged, foreign or expired
     │   ├── AlreadyAnswered     the call, or the question, has its answer
     │   ├── UnknownQuestion     no such question for this tenant
+    │   ├── UnknownEffect       no such effect in the outbox of this tenant
     │   ├── QuestionOver        the question needs no answer any more
     │   ├── NotAtRest           the tree cannot be moved as it is: it may still change
     │   └── ThreadExists        there is such a thread already
@@ -104,6 +105,16 @@ class UnknownQuestion(InputRefused):
     def __init__(self, question_id: str) -> None:
         super().__init__(f"there is no question {question_id!r}")
         self.question_id = question_id
+
+
+class UnknownEffect(InputRefused):
+    """There is no such effect in the outbox: it was settled, or never owed."""
+
+    code = "unknown_effect"
+
+    def __init__(self, request_id: str) -> None:
+        super().__init__(f"there is no effect {request_id!r} under way: it is settled, or there never was one")
+        self.request_id = request_id
 
 
 class QuestionOver(InputRefused):

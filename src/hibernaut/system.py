@@ -14,6 +14,7 @@ from hibernaut.auditing import AuditsThreads
 from hibernaut.clock import Clock, SystemClock
 from hibernaut.codec import to_json
 from hibernaut.doors import check_name, models_and_default, refuse, tools_by_name
+from hibernaut.effects import HandlesEffects
 from hibernaut.engine.answering import OpenQuestion, open_questions
 from hibernaut.engine.answering import answer as answer_question
 from hibernaut.engine.live import LiveFeed
@@ -64,7 +65,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-class AgentSystem(AuditsThreads, MovesTrees):
+class AgentSystem(AuditsThreads, HandlesEffects, MovesTrees):
     """Runs agents: `async with AgentSystem(model=…, tools=[…], store="agents.db") as system`.
 
     Args:

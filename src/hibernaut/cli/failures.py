@@ -11,6 +11,7 @@ from hibernaut.errors import (
     StoreError,
     StoreFull,
     TokenRefused,
+    UnknownEffect,
     UnknownQuestion,
     UnknownThread,
     VerificationFailed,
@@ -53,6 +54,7 @@ _CODES: tuple[tuple[type[HibernautError], int], ...] = (
 _ADVICE: tuple[tuple[type[HibernautError], str], ...] = (
     (UnknownThread, "`hibernaut threads list` shows those there are"),
     (UnknownQuestion, "`hibernaut inbox` shows those that wait"),
+    (UnknownEffect, "`hibernaut effects list` shows those under way"),
     (TokenRefused, "give the token as the tool was given it, and the store it came from"),
     (StoreBusy, "try again, or see which process holds it"),
     (StoreFull, "make room, then try again"),

@@ -80,7 +80,8 @@ async def audit_batch(store: Store, rows: Sequence[ThreadRow]) -> Tally:
 
     async def work() -> None:
         for row in todo:
-            parts.append(await _audit_one(store, row))
+            tally = await _audit_one(store, row)
+            parts.append(tally)
 
     async with asyncio.TaskGroup() as group:
         for _ in range(AT_ONCE):

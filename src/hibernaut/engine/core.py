@@ -27,6 +27,9 @@ LOOK_AFTER_EVERY = 3_600_000
 OLD_CALL = 600_000
 """Milliseconds after which an open call is an old one."""
 
+RECONCILE = "reconcile"
+"""The note in which an operator wishes that engines ask tool servers after all calls, now. Its value is the wish's."""
+
 ADOPT_AT_ONCE = 100
 """Orphaned effects that are taken over in one transaction."""
 
@@ -65,6 +68,7 @@ class Engine:
         self.runner = SliceRunner(store, launches, models, self.dispatcher, feed, clock, note_due, toolsets)
         self._keeps = keeps
         self._looked = 0
+        self._wish: bytes | None = None
         self._only = only
         self._note_due = note_due
         self._unreleased: list[tuple[Claim, int]] = []
@@ -113,8 +117,17 @@ class Engine:
             self._unreleased.pop()
         await self.adopt()
         self.dispatcher.look_after_cancellations()
-        now = self.clock.now()
-        if self._keeps and now - self._looked >= LOOK_AFTER_EVERY:
+        if self._keeps:
+            await self._look_after_servers()
+
+    async def _look_after_servers(self) -> None:
+        now, wish = self.clock.now(), await self.store.read_note(RECONCILE)
+        if not self._looked:
+            self._wish = wish  # whatever is wished for, at start all are asked
+        if wish != self._wish:
+            if self.dispatcher.look_after_servers(now + 1):
+                self._wish = wish
+        elif now - self._looked >= LOOK_AFTER_EVERY:
             self.dispatcher.look_after_servers(now - OLD_CALL if self._looked else now + 1)
             self._looked = now
 

@@ -206,10 +206,22 @@ class Dispatcher:
         for effect, thread_id in left.values():
             self._tasks.create_task(self._cancel(effect, thread_id))
 
-    def look_after_servers(self, before: int) -> None:
-        """Look after the calls that tool servers took before that moment, unless that is under way."""
-        if self._remote is not None and (self._looking is None or self._looking.done()) and not self._ending:
+    def look_after_servers(self, before: int) -> bool:
+        """Look after the calls that tool servers took before that moment; False: that is under way already."""
+        if self._looking is not None and not self._looking.done():
+            return False
+        if self._remote is not None and not self._ending:
             self._looking = self._tasks.create_task(self._look_after(self._remote, before))
+        return True
+
+    async def ask_servers(self, before: int) -> None:
+        """Do the same, and return when it is done.
+
+        Raises:
+            StoreError: not all could be looked after.
+        """
+        if self._remote is not None:
+            await self._remote.look_after(before)
 
     async def _look_after(self, remote: "RemoteCalls", before: int) -> None:
         try:

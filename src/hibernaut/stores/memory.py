@@ -249,6 +249,10 @@ class MemoryStore(MemoryBeside, MemoryMoves):
             engine.silent = True
             self._tell()
 
+    async def living_engines(self, now: int) -> list[str]:
+        self._find_silent(now)
+        return [engine.engine_id for engine in self._engines.values() if not engine.silent]
+
     async def start_effects(self, owner: Owner, request_ids: Sequence[str]) -> list[str]:
         started = []
         for request_id in request_ids:

@@ -233,6 +233,10 @@ class Store(Protocol):
         """Say that this engine ends: its claims are free at once, its effects are orphans."""
         ...
 
+    async def living_engines(self, now: int) -> list[str]:
+        """Return the ids of the engines that live."""
+        ...
+
     async def start_effects(self, owner: Owner, request_ids: Sequence[str]) -> list[str]:
         """Mark `pending` effects that this owner holds as `sent`; return those it may now perform.
 

@@ -89,6 +89,9 @@ class FaultyStore:
     async def leave(self, owner: Owner) -> None:
         await self._perform("leave", lambda: self._inner.leave(owner))
 
+    async def living_engines(self, now: int) -> list[str]:
+        return await self._perform("living_engines", lambda: self._inner.living_engines(now))
+
     async def start_effects(self, owner: Owner, request_ids: Sequence[str]) -> list[str]:
         return await self._perform("start_effects", lambda: self._inner.start_effects(owner, request_ids))
 

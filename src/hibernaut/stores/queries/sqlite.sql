@@ -150,6 +150,9 @@ SELECT min(wake) FROM thread WHERE lane = ?1 AND wake > ?2;
 INSERT INTO engine (engine_id, process, beat) VALUES (?1, ?2, ?3)
 ON CONFLICT (engine_id) DO UPDATE SET beat = excluded.beat, gone = 0 RETURNING id;
 
+-- name: engines
+SELECT engine_id, process, beat, gone FROM engine ORDER BY id;
+
 -- name: find_engine
 SELECT id, beat, gone FROM engine WHERE engine_id = ?1;
 

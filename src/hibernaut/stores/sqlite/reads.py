@@ -44,6 +44,12 @@ def accepted_effects(tx: Transaction, before: int, after: str, limit: int) -> li
     return tx.rows("accepted_effects", (before, after, limit))
 
 
+def living_engines(tx: Transaction, now: int, find_dead: DeadFinder) -> list[str]:
+    """Return the ids of the engines that live."""
+    rows = tx.rows("engines")
+    return [name for name, process, beat, gone in rows if not find_dead.is_dead(process, beat, gone, now)]
+
+
 def read_value(tx: Transaction, query: str, key: bytes | str) -> bytes | None:
     """Return the one value that a query has for a key."""
     row = tx.first(query, (key,))

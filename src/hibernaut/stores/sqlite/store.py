@@ -124,6 +124,9 @@ class SqliteStore:
     async def leave(self, owner: Owner) -> None:
         await self._write(lambda tx: transactions.leave(tx, owner))
 
+    async def living_engines(self, now: int) -> list[str]:
+        return await self._read(lambda tx: reads.living_engines(tx, now, self._find_dead))
+
     async def start_effects(self, owner: Owner, request_ids: Sequence[str]) -> list[str]:
         ids = tuple(request_ids)
         return await self._write(lambda tx: transactions.start_effects(tx, owner, ids))

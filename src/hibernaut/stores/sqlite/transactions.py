@@ -160,8 +160,12 @@ class DeadFinder:
         return [
             engine
             for engine, process, beat, gone in tx.rows(held)
-            if engine != caller and (gone or now - beat >= DEAD_AFTER or self._has_ended(process))
+            if engine != caller and self.is_dead(process, beat, gone, now)
         ]
+
+    def is_dead(self, process: str, beat: int, gone: int, now: int) -> bool:
+        """Tell whether an engine is dead, from what the store knows of it."""
+        return bool(gone) or now - beat >= DEAD_AFTER or self._has_ended(process)
 
     def _has_ended(self, process: str) -> bool:
         return process != self._process and certainly_gone(process)
