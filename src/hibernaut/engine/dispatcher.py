@@ -28,7 +28,7 @@ from hibernaut.errors import StoreError
 from hibernaut.kernel.commit import Effect
 from hibernaut.kernel.head import decode_head
 from hibernaut.messages.events import ToolProgress
-from hibernaut.messages.inputs import Event, InputMessage, ToolResult, event_message
+from hibernaut.messages.inputs import Event, InputMessage, Settlement, ToolResult, event_message
 from hibernaut.stores.protocol import EffectRow, Owner, Store
 from hibernaut.stores.protocol import Outcome as Stored
 from hibernaut.tools.context import Deferred, ToolContext, ToolEvent
@@ -185,12 +185,22 @@ class Dispatcher:
         tool = self._tools.get(effect.tool)
         if tool is not None and tool.resumable and row.state == "sent" and not self._keeps:
             return  # it is an orphan again when this engine ends, for one that can keep it
+        if await self._is_settled_by_hand(effect, row.thread_id):
+            return
         if row.state == "pending" or effect.server or (tool is not None and _is_repeatable(tool)):
             work = await work_of(self._store, row, head)
             self._workers.put(self._begin(work, started=row.state == "sent"))
         elif not await self._asking.leave(effect, row.thread_id):
             text = UNKNOWN_EFFECT.format(tool=effect.tool) + answers_of(head, call.id)
             await self._end_unknown(effect, row.thread_id, text, subscription=call.mode == "subscription")
+
+    async def _is_settled_by_hand(self, effect: Effect, thread_id: str) -> bool:
+        """Tell whether an operator has answered a call, which its thread has not taken in yet."""
+        for one in await self._store.read_inbox(thread_id):
+            content = one.message.content if one.message is not None else None
+            if isinstance(content, Settlement) and content.call_id == effect.call_id:
+                return True
+        return False
 
     async def heed_cancellations(self) -> None:
         """Carry out cancellations that other processes wrote for tools that run here."""

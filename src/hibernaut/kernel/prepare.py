@@ -129,6 +129,8 @@ def _resume(draft: Draft) -> None:
 
 def _precedence(head: Head, arrived: Delivered) -> int:
     content = arrived.message.content if arrived.message else None
+    if isinstance(content, Settlement):
+        return 0
     if not isinstance(content, ToolResult | Timer):
         return 2
     if isinstance(content, Timer) and content.purpose == "question":
