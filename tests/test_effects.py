@@ -44,6 +44,11 @@ def client(store: Store, clock: ManualClock, **more: Any) -> AgentSystem:
     return AgentSystem(store=store, clock=clock, run=False, **more)
 
 
+def wired(there: Far) -> dict[str, Any]:
+    """Return what a system is given to work with the far servers."""
+    return {"store": there.store, "clock": there.clock, "servers": there.servers, "callbacks": PUBLIC}
+
+
 async def with_an_uncertain_call(store: MemoryStore, clock: ManualClock) -> OwedEffect:
     """Let an engine die while it runs a tool."""
     async with killed([call("hang")], hang, store=store, clock=clock) as it:
@@ -165,7 +170,7 @@ def test_a_running_engine_carries_out_the_wish_to_have_servers_asked() -> None:
     there = Far(MemoryStore(), ManualClock())
 
     async def scenario() -> None:
-        more: dict[str, Any] = {"store": there.store, "clock": there.clock, "servers": there.servers, "callbacks": PUBLIC}
+        more = wired(there)
         async with system([call("build", commit="a"), say("Lost, then.")], **more) as it:
             agent = await it.launch(message="Go")
             await it.wait_idle()
@@ -187,7 +192,7 @@ def test_where_no_engine_runs_the_servers_are_asked_here_or_it_is_refused() -> N
     there = Far(MemoryStore(), ManualClock())
 
     async def scenario() -> None:
-        more: dict[str, Any] = {"store": there.store, "clock": there.clock, "servers": there.servers, "callbacks": PUBLIC}
+        more = wired(there)
         async with system(ScriptedModel([call("build", commit="a")]), **more) as it:
             await it.launch(thread_id="t", message="Go")
             await it.wait_idle()

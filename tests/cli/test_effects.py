@@ -12,7 +12,9 @@ STORE = ("--store", "agents.db")
 @pytest.fixture
 def request_id(invoke: Invoke) -> str:
     """The request id of a call that waits for somebody's answer."""
-    invoke("run", "call ask", "--thread", "asks", "--model", "agent.py:model", "--tools", "agent.py", *STORE)
+    invoke(
+        "run", "call ask", "--thread", "asks", "--model", "agent.py:model", "--tools", "agent.py", *STORE, "--no-wait"
+    )
     (line,) = invoke("effects", "list", *STORE, "--json").stdout.splitlines()
     name: str = json.loads(line)["request_id"]
     return name

@@ -168,7 +168,9 @@ def test_what_does_not_hold_is_told_to_programs(invoke: Invoke, folder: Path) ->
 
 @pytest.mark.usefixtures("two_threads")
 def test_an_effect_that_no_receipt_owes_is_found_out(invoke: Invoke, folder: Path) -> None:
-    invoke("run", "call ask", "--thread", "asks", "--model", "agent.py:model", "--tools", "agent.py", *STORE)
+    invoke(
+        "run", "call ask", "--thread", "asks", "--model", "agent.py:model", "--tools", "agent.py", *STORE, "--no-wait"
+    )
     assert invoke("verify", "asks", *STORE).exit_code == 0
     connection = apsw.Connection(str(folder / "agents.db"))
     connection.execute("DELETE FROM outbox")

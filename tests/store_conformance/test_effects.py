@@ -271,3 +271,17 @@ def test_accepted_effects_are_read_page_by_page_without_those_that_are_young_or_
         assert await store.accepted_effects(min(made.values())) == []
 
     run(open_store, scenario)
+
+
+def test_an_engine_lives_until_it_leaves_or_has_been_silent_for_too_long(open_store: StoreFactory) -> None:
+    async def scenario(store: Store) -> None:
+        assert await store.living_engines(START) == []
+        await store.beat(ANNA, START)
+        await store.beat(BERT, START + DEAD_AFTER - 1)
+        both = {ANNA.engine_id, BERT.engine_id}
+        assert set(await store.living_engines(START + DEAD_AFTER - 1)) == both
+        assert await store.living_engines(START + DEAD_AFTER) == [BERT.engine_id]
+        await store.leave(BERT)
+        assert await store.living_engines(START + DEAD_AFTER) == []
+
+    run(open_store, scenario)
