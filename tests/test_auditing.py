@@ -1,0 +1,145 @@
+"""Threads that are checked and published: children, threads that go on, and whole stores."""
+
+import asyncio
+
+import pytest
+from msgspec.structs import replace
+
+from hibernaut.engine.audit_all import Tally, audit_batch, batches
+from hibernaut.engine.auditing import audit
+from hibernaut.errors import UnknownThread, VerificationFailed
+from hibernaut.kernel.head import decode_head, encode_head
+from hibernaut.messages.items import UserItem
+from hibernaut.messages.parts import plain_text
+from hibernaut.models.protocol import ModelRequest
+from hibernaut.models.scripted import ScriptedModel, ScriptedTurn, call, say
+from hibernaut.stores.memory import MemoryStore
+from hibernaut.stores.protocol import EffectRow
+from hibernaut.system import AgentSystem
+from hibernaut.tools.tool import tool
+from tests.engine.scenario import run, system, until_activity
+
+
+@tool
+async def add(a: int, b: int) -> int:
+    """Add."""
+    return a + b
+
+
+def react(request: ModelRequest) -> ScriptedTurn:
+    """Spawn when told so, add when told so, else say something."""
+    last = request.transcript[-1]
+    said = plain_text(last.content) if isinstance(last, UserItem) else ""
+    if said == "Spawn":
+        return call("spawn_thread", instructions="Count.", child_of=[])
+    if said == "Add":
+        return call("add", a=1, b=2)
+    return say("Done.")
+
+
+def test_the_chain_of_a_child_begins_with_its_parents_and_says_who_made_it() -> None:
+    async def scenario() -> None:
+        async with system(ScriptedModel(react), add) as it:
+            agent = await it.launch(thread_id="t", message="Spawn")
+            await it.wait_idle()
+            (child,) = [state.thread_id for state in await agent.tree() if state.thread_id != "t"]
+            first, *_ = [one async for one in it.receipts_of(child)]
+            start = decode_head((await it.row(child)).head).head
+            assert start.link is not None
+            assert first.history_before is not None
+            assert [(one.id, one.provenance and one.provenance.sender) for one in first.inputs] == [
+                (f"seed:{child}", "thread:t")
+            ]
+            assert await it.verify(child) >= 1
+            with pytest.raises(UnknownThread):
+                await anext(it.receipts_of("nobody"))
+
+    run(scenario)
+
+
+def test_all_threads_of_a_store_are_checked_while_they_go_on() -> None:
+    store = MemoryStore()
+
+    async def scenario() -> None:
+        async with AgentSystem(model=ScriptedModel(react), tools=[add], store=store) as it:
+            names = [f"t{number}" for number in range(40)]
+            await asyncio.gather(*[it.send(name, "Add") for name in names])
+            total = Tally()
+            seen: set[str] = set()
+            async with asyncio.TaskGroup() as group:
+                talk = group.create_task(speak(it, names))
+                while not talk.done():
+                    async for rows in batches(store, None, it.clock.now()):
+                        seen.update(row.thread_id for row in rows)
+                        total += await audit_batch(store, rows)
+            assert total.broken == ()
+            assert seen == set(names)
+            await it.wait_idle()
+            async for rows in batches(store, "", it.clock.now()):
+                assert (await audit_batch(store, rows)).broken == ()
+
+    run(scenario)
+
+
+async def speak(it: AgentSystem, names: list[str]) -> None:
+    for _ in range(3):
+        await asyncio.gather(*[it.send(name, "Add") for name in names])
+        await it.wait_idle()
+
+
+def test_a_thread_that_is_deleted_while_it_is_checked_is_no_broken_one() -> None:
+    store = MemoryStore()
+
+    async def scenario() -> None:
+        async with AgentSystem(model=ScriptedModel(react), tools=[add], store=store) as it:
+            await it.send("t", "Add")
+            await it.wait_idle()
+            row = await it.row("t")
+            await (await it.thread("t")).delete()
+            with pytest.raises(UnknownThread):
+                await audit(store, row)
+            assert await audit_batch(store, [row]) == Tally()
+
+    run(scenario)
+
+
+def test_a_head_that_cannot_be_read_and_one_of_another_history_are_named() -> None:
+    store = MemoryStore()
+
+    async def scenario() -> None:
+        async with AgentSystem(model=ScriptedModel(react), tools=[add], store=store) as it:
+            await it.send("t", "Add")
+            await it.wait_idle()
+            row = await it.row("t")
+            head = decode_head(row.head).head
+            for forged in (b"\xc1", encode_head(replace(head, history=bytes(32)))):
+                with pytest.raises(VerificationFailed) as caught:
+                    await audit(store, replace(row, head=forged))
+                assert caught.value.kind == "head"
+
+    run(scenario)
+
+
+def test_an_outbox_that_differs_from_the_receipts_is_found() -> None:
+    class Forging(MemoryStore):
+        async def read_effects(self, thread_id: str | None = None) -> list[EffectRow]:
+            rows = await super().read_effects(thread_id)
+            return [replace(row, effect=replace(row.effect, request_id="call_forged")) for row in rows]
+
+    store = Forging()
+
+    @tool
+    async def hang() -> str:
+        """Hang."""
+        await asyncio.Event().wait()
+        return "never"
+
+    async def scenario() -> None:
+        async with AgentSystem(model=ScriptedModel([call("hang")]), tools=[hang], store=store) as it:
+            await it.send("t", "Go")
+            agent = await it.thread("t")
+            await until_activity(agent, "waiting")
+            with pytest.raises(VerificationFailed, match="call_forged is in the outbox, and no receipt owes it"):
+                await it.verify("t")
+
+    run(scenario)
