@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hibernaut.engine.remote import LOST
-from hibernaut.kernel.receipt import verify_chain
+from hibernaut.kernel.chain import verify_chain
 from hibernaut.messages.items import CallItem, EventItem, ResultItem
 from tests.crash.matrix import Course
 from tests.crash.servers import REAL
