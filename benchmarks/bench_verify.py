@@ -55,7 +55,7 @@ async def check_here(path: str) -> Tally:
     """Check all threads in this process."""
     store, total = await SqliteStore.open(path), Tally()
     try:
-        async for rows in batches(store, None, time.time_ns() // 1_000_000):
+        async for rows in batches(store, None):
             total += await audit_batch(store, rows)
     finally:
         await store.close()

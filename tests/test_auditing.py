@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
-from hibernaut.engine.audit_all import Tally, audit_batch, batches
+from hibernaut.engine.audit_all import BATCH, Tally, audit_batch, batches
 from hibernaut.engine.auditing import audit
 from hibernaut.errors import UnknownThread, VerificationFailed
 from hibernaut.kernel.head import decode_head, encode_head
@@ -16,6 +16,7 @@ from hibernaut.models.scripted import ScriptedModel, ScriptedTurn, call, say
 from hibernaut.stores.memory import MemoryStore
 from hibernaut.stores.protocol import EffectRow
 from hibernaut.system import AgentSystem
+from hibernaut.testing.clock import ManualClock
 from hibernaut.tools.tool import tool
 from tests.engine.scenario import run, system, until_activity
 
@@ -69,13 +70,13 @@ def test_all_threads_of_a_store_are_checked_while_they_go_on() -> None:
             async with asyncio.TaskGroup() as group:
                 talk = group.create_task(speak(it, names))
                 while not talk.done():
-                    async for rows in batches(store, None, it.clock.now()):
+                    async for rows in batches(store, None):
                         seen.update(row.thread_id for row in rows)
                         total += await audit_batch(store, rows)
             assert total.broken == ()
             assert seen == set(names)
             await it.wait_idle()
-            async for rows in batches(store, "", it.clock.now()):
+            async for rows in batches(store, ""):
                 assert (await audit_batch(store, rows)).broken == ()
 
     run(scenario)
@@ -141,5 +142,27 @@ def test_an_outbox_that_differs_from_the_receipts_is_found() -> None:
             await until_activity(agent, "waiting")
             with pytest.raises(VerificationFailed, match="call_forged is in the outbox, and no receipt owes it"):
                 await it.verify("t")
+
+    run(scenario)
+
+
+def test_a_thread_that_moves_up_while_a_store_is_listed_is_not_missed() -> None:
+    store, clock = MemoryStore(), ManualClock()
+
+    async def scenario() -> None:
+        async with system(ScriptedModel(react), add, store=store, clock=clock) as it:
+            for number in range(BATCH + 1):
+                await it.send(f"t{number}", "Hello")
+                clock.advance(1)
+            await it.wait_idle()
+            seen: set[str] = set()
+            async for rows in batches(store, None):
+                if not seen:
+                    (last,) = {f"t{number}" for number in range(BATCH + 1)} - {row.thread_id for row in rows}
+                    clock.advance(1)
+                    await it.send(last, "Hello again")
+                    await it.wait_idle()
+                seen.update(row.thread_id for row in rows)
+            assert len(seen) == BATCH + 1
 
     run(scenario)

@@ -112,7 +112,7 @@ async def _count(store: Store, tenant: str | None) -> int:
 
 
 async def _here(system: AgentSystem, tenant: str | None) -> AsyncGenerator[Tally, None]:
-    async for rows in batches(system.store, tenant, system.clock.now()):
+    async for rows in batches(system.store, tenant):
         yield await audit_batch(system.store, rows)
 
 
@@ -122,7 +122,7 @@ async def _in_processes(system: AgentSystem, tenant: str | None, jobs: int) -> A
     loop = asyncio.get_running_loop()
     with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
         under_way: set[asyncio.Future[Tally]] = set()
-        async for rows in batches(system.store, tenant, system.clock.now()):
+        async for rows in batches(system.store, tenant):
             under_way.add(loop.run_in_executor(pool, audit_file, path, rows))
             if len(under_way) > jobs:
                 done, under_way = await asyncio.wait(under_way, return_when=asyncio.FIRST_COMPLETED)

@@ -45,28 +45,21 @@ class Tally(msgspec.Struct, frozen=True):
         )
 
 
-async def batches(store: Store, tenant: str | None, now: int) -> AsyncGenerator[list[ThreadRow], None]:
+async def batches(store: Store, tenant: str | None) -> AsyncGenerator[list[ThreadRow], None]:
     """Yield all threads of a tenant (None: of all), a batch at a time.
 
     A thread that goes on meanwhile moves up in the listing, and so could be missed: those that have changed since the
-    listing began, at `now`, come again.
+    listing began come again.
     """
-    since = 0
+    newest = -1
     for _ in range(MOST_PASSES):
-        before: tuple[int, str] | None = None
-        newest, found = now, False
-        while rows := await store.list_threads(tenant, limit=BATCH, before=before):
-            changed = [row for row in rows if row.updated >= since]
-            newest = max(newest, rows[0].updated)
-            if changed:
-                found = True
-                yield changed
-            if len(changed) < len(rows):
-                break
-            before = (rows[-1].updated, rows[-1].thread_id)
-        if not found or newest <= now:
+        rows = await store.list_threads(tenant, limit=BATCH)
+        if not rows or rows[0].updated <= newest:
             return
-        since, now = now, newest
+        since, newest = newest, rows[0].updated
+        while changed := [row for row in rows if row.updated >= since]:
+            yield changed
+            rows = await store.list_threads(tenant, limit=BATCH, before=(rows[-1].updated, rows[-1].thread_id))
 
 
 async def audit_batch(store: Store, rows: Sequence[ThreadRow]) -> Tally:
