@@ -329,7 +329,7 @@ async def test_a_server_elsewhere_cannot_lead_into_this_machine_or_network(
     async def zones(name: str) -> frozenset[origins.Zone]:
         return frozenset({"public"}) if name == "tools.example.com" else await resolve(name)
 
-    monkeypatch.setattr("hibernaut.rap.connection.zones", zones)
+    monkeypatch.setattr("hibernaut.rap.leading.zones", zones)
     async with connections(RemoteServer(url=PUBLIC, name="ci")) as servers:
         with pytest.raises(EndpointRefused, match=r"'ci'.*inside this machine or network"):
             await servers.invoke("ci", call(), KEY, endpoint)

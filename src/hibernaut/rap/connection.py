@@ -13,9 +13,10 @@ from hibernaut.clock import Clock
 from hibernaut.errors import ConfigurationError, HibernautError, MalformedInput, TooLarge
 from hibernaut.rap.auth import Headers, MutualTls
 from hibernaut.rap.exchange import Exchange
+from hibernaut.rap.leading import check_lead
 from hibernaut.rap.limits import WireLimits
 from hibernaut.rap.manifest import ToolsetRefused, read_manifest
-from hibernaut.rap.origins import host, is_loopback_host, may_lead, origin, zones
+from hibernaut.rap.origins import host, is_loopback_host
 from hibernaut.rap.pauses import Pause
 from hibernaut.rap.processes import ServerProcess
 from hibernaut.rap.reading import shown
@@ -23,7 +24,7 @@ from hibernaut.rap.replies import NoAnswer, Reply
 from hibernaut.rap.requests import Invocation, Request
 from hibernaut.rap.servers import RemoteServer
 from hibernaut.rap.tool_servers import Discovered, DiscoveryFailed, EndpointRefused
-from hibernaut.rap.wire import TOOLSET_PATH, check_address, encode
+from hibernaut.rap.wire import TOOLSET_PATH, encode
 
 MOST_CALLS: Final = 48
 """Calls that are being posted to one server at the same time. The others wait."""
@@ -35,7 +36,6 @@ _OK: Final = 200
 _REDIRECTS: Final = range(300, 400)
 _TOO_MANY: Final = 429
 _TROUBLE: Final = 500
-_ALLOW: Final = "; `RemoteServer(trust_endpoint=True)` allows it"
 
 
 class _Failure(msgspec.Struct, frozen=True):
@@ -212,32 +212,8 @@ class Connection:
 
     async def _check(self, base: str, url: str, what: str, *, bare: bool = False) -> bool:
         """Check that the server may lead to an address, and return whether credentials go there."""
-        named = f"{what}, {shown(url)},"
-        try:
-            check_address(what, url)
-        except MalformedInput as error:
-            raise EndpointRefused(self._named(error)) from None
-        if origin(url) == origin(base):
-            return True
-        if not self._server.trust_endpoint and not await self._may_lead(base, url):
-            raise EndpointRefused(
-                self._named(f"{named} is inside this machine or network, and the server is not{_ALLOW}")
-            )
-        if not self._server.has_credentials or (bare and not self._is_own_endpoint(url)):
-            return False
-        if not self._server.trust_endpoint:
-            raise EndpointRefused(
-                self._named(f"{named} is at another origin than its url; credentials are not sent there{_ALLOW}")
-            )
-        if url.startswith("http:") and not is_loopback_host(host(url)):
-            raise EndpointRefused(self._named(f"{named} is not https: credentials would go there in the clear"))
-        return True
-
-    def _is_own_endpoint(self, url: str) -> bool:
-        return self._known is not None and origin(url) == origin(self._known.found.toolset.endpoint)
-
-    def _named(self, what: object) -> str:
-        return f"tool server {self._server.name!r}: {what}"
+        endpoint = self._known.found.toolset.endpoint if self._known is not None else None
+        return await check_lead(self._server, base, url, what, bare=bare, endpoint=endpoint)
 
     @contextmanager
     def _naming(self) -> Iterator[None]:
@@ -245,16 +221,7 @@ class Connection:
         try:
             yield
         except ConfigurationError as error:
-            raise ConfigurationError(self._named(error)) from error
-
-    async def _may_lead(self, base: str, url: str) -> bool:
-        if host(base) == host(url):
-            return True
-        try:
-            async with asyncio.timeout(self._server.connect_within / 1_000):
-                return may_lead(await zones(host(base)), await zones(host(url)))
-        except (OSError, UnicodeError) as error:
-            raise NoAnswer(url, f"its host cannot be found: {error}", reached=False) from error
+            raise ConfigurationError(f"tool server {self._server.name!r}: {error}") from error
 
     def _moved(self, base: str, url: str) -> str:
         """Return where an address of a process is now: its port is another one after every start."""
