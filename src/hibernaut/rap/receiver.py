@@ -8,7 +8,7 @@ changed nothing.
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import Final, TypeVar
 
@@ -23,7 +23,6 @@ from hibernaut.errors import (
     StoreError,
     ThreadClosed,
     TokenRefused,
-    TooLarge,
     UnknownThread,
 )
 from hibernaut.ids import Ids, RandomIds
@@ -44,6 +43,7 @@ from hibernaut.rap.admission import (
 )
 from hibernaut.rap.answers import TAKEN, Answer, TooMany, Unavailable, UnknownCall
 from hibernaut.rap.arrivals import Arrival, View, arrive, scope_of
+from hibernaut.rap.bodies import BODY_WITHIN, LINGER, Body, Gone, start
 from hibernaut.rap.callbacks import Callback, Result, SubscriptionEvent, ViewUpdate
 from hibernaut.rap.deliveries import Deliveries, Delivery
 from hibernaut.rap.gathering import Gathering
@@ -57,13 +57,6 @@ from hibernaut.tools.tokens import EXPIRED, Grant, KeyRing, read_expired
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
-
-BODY_WITHIN: Final = 30_000
-"""Milliseconds in which a whole body must have come."""
-
-LINGER: Final = 1_000
-"""Milliseconds for which the rest of a body is thrown away that was refused before it was read: a connection that is
-closed under a sender takes the answer along."""
 
 LARGE_BODY: Final = 256 * 1024
 """Bytes above which a body is read in a thread, so that the others need not wait for it."""
@@ -81,19 +74,13 @@ _OVER: Final = ("answered", "cancelled", "expired")
 """States of a call in which it brings no events any more."""
 
 
-class _Gone(Exception):  # a signal, not an error: nobody is there to hear of it
-    """The sender hung up before its body was there."""
-
-
 class _Post(msgspec.Struct):
     """One POST while it is dealt with."""
 
-    receive: Receive
+    body: Body
     head: Heading
     peer: str
     grant: Grant | None = None
-    whole: bool = False
-    """Its body was read to the end."""
 
 
 class CallbackReceiver:
@@ -140,8 +127,7 @@ class CallbackReceiver:
         self._limits = limits
         self._hosts = None if hosts is None else frozenset(host.lower() for host in hosts)
         self._unsigned = allow_unsigned_loopback
-        self._body_within = body_within / 1_000
-        self._linger = min(body_within, LINGER) / 1_000
+        self._body_within = body_within
         self._on_view = on_view
         self._deliveries = Deliveries(ids or RandomIds())
         self._tally = Tally()
@@ -163,7 +149,7 @@ class CallbackReceiver:
                 await self._tell_health(scope["method"], head, send)
             else:
                 peer = scope.get("client")
-                await self._serve(scope["method"], path, _Post(receive, head, peer[0] if peer else ""), send)
+                await self._serve(scope["method"], path, _Post(Body(receive), head, peer[0] if peer else ""), send)
 
     async def _tell_health(self, method: str, head: Heading, send: Send) -> None:
         refusal = wrong_method("GET") if method != "GET" else check_sender(head, self._hosts)
@@ -175,7 +161,7 @@ class CallbackReceiver:
             refusal = self._admit(method, path, post)
             if refusal is None:
                 await self._take(post)
-        except _Gone:
+        except Gone:
             self._tally.refuse("broken_off", 0, post.peer, post.grant, self._clock.now())
             return
         except HibernautError as error:
@@ -191,10 +177,7 @@ class CallbackReceiver:
             await send(_TAKEN_BODY)
             return
         self._tally.refuse(refusal.code, refusal.answer.status, post.peer, post.grant, self._clock.now())
-        if post.whole:
-            await _answer(send, refusal.answer)
-        else:
-            await _answer_and_linger(send, post.receive, refusal.answer, self._linger)
+        await post.body.answer(send, refusal.answer, min(self._body_within, LINGER))
 
     def _admit(self, method: str, path: str, post: _Post) -> Refusal | None:
         """Judge what can be judged without the body.
@@ -219,11 +202,11 @@ class CallbackReceiver:
         """Read a callback and store it.
 
         Raises:
-            _Gone: its sender hung up. HibernautError: it was not stored.
+            Gone: its sender hung up. HibernautError: it was not stored.
         """
         if post.grant is not None and post.grant.is_over(self._clock.now()):
             await self._check_lasts(post.grant)
-        body = await self._read(post)
+        body = await post.body.read(self._limits.callback_bytes, self._body_within)
         callback = await _work(len(body), partial(decode_callback, body, self._limits))
         if post.grant is not None:
             post.grant.check(*scope_of(callback))
@@ -245,26 +228,6 @@ class CallbackReceiver:
         call = standings(head).get(clean(grant.call_id)) if status and status != "closed" else None
         if call is None or call.state != "subscribed":
             raise TokenRefused(EXPIRED)
-
-    async def _read(self, post: _Post) -> bytes:
-        """Read a body, no further than its bound."""
-        limit = self._limits.callback_bytes
-        try:
-            async with asyncio.timeout(self._body_within):
-                body, more = await _piece(post.receive)
-                if more:
-                    pieces, size = [body], len(body)
-                    while more and size <= limit:
-                        piece, more = await _piece(post.receive)
-                        pieces.append(piece)
-                        size += len(piece)
-                    body = b"".join(pieces)
-        except TimeoutError:
-            raise Unavailable(f"the body had not come within {self._body_within:g} s") from None
-        post.whole = not more
-        if len(body) > limit:
-            raise TooLarge("the callback", len(body), limit, "callback_bytes")
-        return body
 
     async def _show(self, callback: ViewUpdate, grant: Grant | None) -> None:
         view = arrive(callback, grant)
@@ -327,7 +290,7 @@ class CallbackReceiver:
         """Give an event without an id an identity, and find out meanwhile whether its sender still listens."""
         scope, key = f"{event.group_id}\0{event.tool_call_id}", "\0".join(post.head.idempotency_key)
         delivery = self._deliveries.begin(scope, body, self._clock.now(), key)
-        watching = asyncio.create_task(self._doubt_when_gone(delivery, post.receive))
+        watching = asyncio.create_task(self._doubt_when_gone(delivery, post.body.receive))
         try:
             yield delivery
         except BaseException:
@@ -373,33 +336,10 @@ async def _live(receive: Receive, send: Send) -> None:
             return
 
 
-async def _piece(receive: Receive) -> tuple[bytes, bool]:
-    message = await receive()
-    if message["type"] == "http.disconnect":
-        raise _Gone
-    return message.get("body", b""), message.get("more_body", False)
-
-
-def _start(answer: Answer, *more: tuple[bytes, bytes]) -> dict[str, object]:
-    headers = [(name.lower().encode(), value.encode()) for name, value in answer.headers]
-    length = (b"content-length", b"%d" % len(answer.body))
-    return {"type": "http.response.start", "status": answer.status, "headers": [*headers, length, *more]}
-
-
-_TAKEN_START: Final = _start(TAKEN)
+_TAKEN_START: Final = start(TAKEN)
 _TAKEN_BODY: Final = {"type": "http.response.body", "body": TAKEN.body}
 
 
 async def _answer(send: Send, answer: Answer) -> None:
-    await send(_start(answer))
+    await send(start(answer))
     await send({"type": "http.response.body", "body": answer.body})
-
-
-async def _answer_and_linger(send: Send, receive: Receive, answer: Answer, linger: float) -> None:
-    await send(_start(answer, (b"connection", b"close")))
-    await send({"type": "http.response.body", "body": answer.body, "more_body": True})
-    with suppress(_Gone, TimeoutError):
-        async with asyncio.timeout(linger):
-            while (await _piece(receive))[1]:
-                pass
-    await send({"type": "http.response.body", "body": b""})
