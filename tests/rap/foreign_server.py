@@ -24,6 +24,7 @@ import urllib.request
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final, NamedTuple
 
@@ -71,6 +72,13 @@ class Call(NamedTuple):
     over: threading.Event
     chosen: "list[int]"
     answered: threading.Event
+
+
+@cache
+def _bomb() -> bytes:
+    """Return a manifest that swells. It is compressed once: that takes a while on a busy machine."""
+    manifest = {"name": "foreign", "endpoint": "http://127.0.0.1:1/invoke", "tools": tools()}
+    return gzip.compress(b" " * _HUGE + json.dumps(manifest).encode(), 1)
 
 
 def tools() -> list[Fields]:
@@ -138,7 +146,7 @@ class ForeignServer(ThreadingHTTPServer):
         invocation = call.invocation
         self.done.append(invocation["id"])
         work: dict[str, Callable[[Call, Fields], None]] = {
-            "echo": lambda call, arguments: self.result(call, text=arguments["text"]),
+            "echo": self.echo,
             "later": self.later,
             "fail": lambda call, _: self.result(call, text="Error: it was to fail", is_error=True),
             "tick": self.tick,
@@ -149,6 +157,13 @@ class ForeignServer(ThreadingHTTPServer):
         work[invocation["operation"]](call, invocation["arguments"])
         with self.lock:
             self.calls.pop(invocation["id"], None)
+
+    def echo(self, call: Call, arguments: Fields) -> None:
+        text = arguments.get("text")
+        if isinstance(text, str):
+            self.result(call, text=text)
+        else:
+            self.result(call, text="Error: the text is missing", is_error=True)
 
     def later(self, call: Call, arguments: Fields) -> None:
         if not call.over.wait(arguments.get("seconds", 0.01)):
@@ -195,18 +210,21 @@ class ForeignServer(ThreadingHTTPServer):
             call.invocation["callback_url"], json.dumps(callback).encode(), {"Content-Type": "application/json"}
         )
         for attempt in range(_TRIES):
+            pause = min(0.05 * 2**attempt, _LONGEST_PAUSE)
             try:
                 with urllib.request.urlopen(request, timeout=5) as answer:
                     status = answer.status
             except urllib.error.HTTPError as error:
                 status = error.code
+                asked = error.headers.get("Retry-After", "")
+                pause = max(pause, int(asked)) if asked.isdigit() else pause
                 error.close()
             except OSError:
                 status = 0
             if status and status != 429 and status < 500:
                 self.delivered.append((callback, status))
                 return
-            if self.stopped.wait(min(0.05 * 2**attempt, _LONGEST_PAUSE)):
+            if self.stopped.wait(pause):
                 return
 
 
@@ -237,7 +255,7 @@ class Handler(BaseHTTPRequestHandler):
             case "manifest-huge":
                 self.answer(200, b'{"name": "' + b"x" * _HUGE + b'"}')
             case "manifest-bomb":
-                self.answer(200, gzip.compress(b" " * _HUGE + manifest), **{"Content-Encoding": "gzip"})
+                self.answer(200, _bomb(), **{"Content-Encoding": "gzip"})
             case "manifest-hang":
                 self.server.stopped.wait()
             case "manifest-break":
