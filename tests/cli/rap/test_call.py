@@ -110,13 +110,26 @@ def test_a_call_that_is_refused_at_once_says_what_the_server_said(invoke: Invoke
 
 def test_ids_that_are_not_those_of_the_call_and_what_is_no_callback_are_pointed_out(invoke: Invoke) -> None:
     with beside("foreign events") as server:
-        result = invoke("rap", "call", server.url, "watch", '{"count": 1}', *TIME)
-    assert "warning: the subscription_event has group_id 'thread_" in result.stderr
-    assert result.exit_code == 0
-    with beside("no choices") as server:
-        result = invoke("rap", "call", server.url, "confirm", "--timeout", "1")
-    assert "warning: something came that is no callback: the callback does not fit" in result.stderr
+        result = invoke("rap", "call", server.url, "watch", '{"count": 1}', "--timeout", "0.5")
+    refused = "warning: a callback of type 'subscription_event' came and was refused with 401: this callback token"
+    assert refused in result.stderr
     assert result.exit_code == 3
+    with beside("no choices") as server:
+        result = invoke("rap", "call", server.url, "confirm", "--timeout", "0.5")
+    assert "'user_choice' came and was refused with 400: the callback does not fit" in result.stderr
+    assert "Error: nothing that is taken came within 0.5 s" in result.stderr
+    assert result.exit_code == 3
+
+
+def test_nobody_is_sent_where_the_runtime_sends_nobody(invoke: Invoke) -> None:
+    with beside("http login", "answers inside") as server:
+        login = invoke("rap", "call", server.url, "login", *TIME)
+        asked = invoke("rap", "call", server.url, "confirm", "--answer", "yes", *TIME)
+    assert "authorize" not in login.stdout
+    assert "'oauth' came and was refused with 400: the url 'http://login.example/o' must begin" in login.stderr
+    assert asked.exit_code == 1
+    assert "the answer was not given: tool server" in asked.stderr
+    assert "is inside this machine or network, and the server is not" in asked.stderr
 
 
 def started(*words: str, stdin: int = subprocess.DEVNULL) -> "subprocess.Popen[str]":
@@ -132,8 +145,8 @@ def test_ctrl_c_ends_a_subscription_and_tells_the_server(server: ToolServer) -> 
         while not process.stdout.readline().startswith("event"):
             assert process.poll() is None
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=20)
-    assert process.returncode == 130
+        _, err = process.communicate(timeout=20)
+    assert (process.returncode, err) == (130, "interrupted; the call is cancelled\n")
     assert server.open == 0
 
 

@@ -11,6 +11,7 @@ from hibernaut.rap.manifest import RemoteTool
 from tests.cli.conftest import Invoke
 from tests.cli.rap.conftest import beside
 from tests.rap.check.tool_server import ToolServer
+from tests.rap.foreign_server import foreign_server
 
 
 def test_every_tool_is_shown_with_its_signature_and_what_it_says_of_itself(server: ToolServer, invoke: Invoke) -> None:
@@ -25,10 +26,10 @@ def test_every_tool_is_shown_with_its_signature_and_what_it_says_of_itself(serve
 
 def test_an_endpoint_on_another_host_is_marked_and_schemas_are_shown_when_asked_for(invoke: Invoke) -> None:
     with beside("elsewhere") as server:
-        server.endpoint = "https://calls.example/rap"
+        server.endpoint = "https://192.0.2.1/rap"
         shown = invoke("rap", "inspect", server.url, "--schemas").stdout
         told = json.loads(invoke("rap", "inspect", server.url, "--json").stdout)
-    assert "calls go to https://calls.example/rap  (on another host: it gets no credentials)" in shown
+    assert "calls go to https://192.0.2.1/rap  (at another origin: refused if there are credentials)" in shown
     assert '    [readOnly]\n    {\n      "type": "object",\n' in shown
     assert told.keys() == {"rap_inspect", "server", "problems", "toolset"}
     toolset = told["toolset"]
@@ -50,6 +51,21 @@ def test_a_toolset_that_is_refused_says_why_one_by_one(invoke: Invoke) -> None:
     ]
     assert told["toolset"] is None
     assert [f"  {problem}" for problem in told["problems"]] == lines[1:]
+
+
+def test_an_endpoint_that_the_server_may_not_lead_to_is_refused_as_the_runtime_refuses_it(invoke: Invoke) -> None:
+    with beside("elsewhere") as server:
+        server.endpoint = "http://169.254.169.254/latest"
+        result = invoke("rap", "inspect", server.url)
+    assert result.exit_code == 1
+    assert "its endpoint, 'http://169.254.169.254/latest', is inside this machine or network" in result.stdout
+
+
+def test_a_compressed_manifest_is_said_to_be_compressed(invoke: Invoke) -> None:
+    with foreign_server("manifest-bomb") as server:
+        result = invoke("rap", "inspect", server.url)
+    assert result.exit_code == 1
+    assert result.stdout.splitlines()[1] == "  its manifest is compressed, which was not asked for"
 
 
 def test_a_server_without_a_manifest_is_told_from_one_that_is_not_there(invoke: Invoke) -> None:

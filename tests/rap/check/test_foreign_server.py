@@ -3,7 +3,6 @@
 import pytest
 
 from hibernaut.rap.check.checking import check
-from hibernaut.rap.check.rules import RULES
 from hibernaut.rap.check.session import Settings
 from tests.rap.foreign_server import foreign_server
 
@@ -15,7 +14,6 @@ SETTINGS = Settings(
     acknowledged_within=3_000,
     called_back_within=3_000,
     quiet=300,
-    only=tuple(rule.id for rule in RULES if rule.id != "errors.arguments"),  # its thread dies of what does not fit
 )
 
 
@@ -23,12 +21,9 @@ async def test_what_it_does_and_does_not_do_is_found() -> None:
     with foreign_server() as server:
         report = await check(server.url, SETTINGS)
     broken = {one.rule.id: one.seen for one in report.of("broken")}
-    assert broken.pop("callbacks.retry-after").endswith("asked to wait for 1 s")
     assert broken.pop("errors.by-callback").startswith("hibernaut_check_no_such_tool: status 404")
     assert broken == {}
-    assert [(one.rule.id, one.seen) for one in report.of("not tried")] == [
-        ("errors.marked", "no error came by a callback: name a tool with --tool")
-    ]
+    assert report.of("not tried") == []
 
 
 @pytest.mark.parametrize(
@@ -36,7 +31,7 @@ async def test_what_it_does_and_does_not_do_is_found() -> None:
     [
         ("early", "ack.before-work", "the callback came, and no acknowledgement before it was answered"),
         ("manifest-redirect", "discovery.wellknown", "status 30"),
-        ("manifest-bomb", "discovery.wellknown", "status 200"),
+        ("manifest-bomb", "discovery.wellknown", "its manifest is compressed"),
     ],
 )
 async def test_its_bad_days_are_found(mode: str, rule: str, seen: str) -> None:

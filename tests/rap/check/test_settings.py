@@ -75,9 +75,24 @@ async def test_credentials_go_to_the_origin_that_they_are_for_and_nowhere_else()
     async with ToolServer().running() as other, ToolServer("elsewhere").running() as server:
         server.endpoint = f"{other.url}/call"
         headers = {"Authorization": "Bearer secret"}
-        await check(server.url, Settings(headers=headers, only=("errors.told", "cancel.always-200"), quiet=50))
-    assert set(server.authorized_by) == {"Bearer secret"}
+        only = ("discovery.manifest", "errors.told", "cancel.always-200")
+        report = await check(server.url, Settings(headers=headers, only=only, quiet=50))
+        plain = await check(server.url, Settings(only=only, quiet=50))
+    assert server.authorized_by[:1] == ["Bearer secret"]
     assert set(other.authorized_by) == {""}
+    assert [one.outcome for one in report.findings] == ["broken", "not tried", "kept"]
+    assert "at another origin than its url; credentials are not sent there" in report.findings[0].seen
+    assert plain.passed
+
+
+async def test_an_endpoint_that_the_runtime_refuses_is_refused_and_nothing_is_sent_there() -> None:
+    async with ToolServer("elsewhere").running() as server:
+        server.endpoint = "http://169.254.169.254/latest"
+        report = await check(server.url, Settings(only=("discovery.manifest", "errors.told"), quiet=50))
+    assert [one.outcome for one in report.findings] == ["broken", "not tried"]
+    assert report.findings[0].seen.endswith(
+        "is inside this machine or network, and the server is not; `RemoteServer(trust_endpoint=True)` allows it"
+    )
 
 
 async def test_a_server_that_works_before_it_acknowledges_is_told_from_a_slow_one() -> None:

@@ -25,10 +25,9 @@ from hibernaut.clock import SystemClock
 from hibernaut.errors import ConfigurationError, MalformedInput
 from hibernaut.ids import RandomIds
 from hibernaut.rap.answers import refusal
-from hibernaut.rap.arrivals import scope_of
-from hibernaut.rap.callbacks import Callback, OAuth, Result, SubscriptionEvent, UserChoice, ViewUpdate
+from hibernaut.rap.callbacks import OAuth, Result, SubscriptionEvent, UserChoice, ViewUpdate
 from hibernaut.rap.check.peer import Peer
-from hibernaut.rap.check.receiver import Delivery, Inbox, Receiver
+from hibernaut.rap.check.receiver import Delivery, Receiver
 from hibernaut.rap.check.session import is_taken
 from hibernaut.rap.listening import listening
 from hibernaut.rap.manifest import ToolsetRefused, read_manifest
@@ -130,20 +129,22 @@ async def _call(wish: Wish, show: Show) -> int:
         await _find(peer, wish)
         async with listening(receiver, *wish.listen) as here:
             receiver.public = wish.public_url or here.url
-            return await Conversation(peer, receiver.inbox(), wish, show).run()
+            return await Conversation(peer, receiver, wish, show).run()
 
 
 async def _find(peer: Peer, wish: Wish) -> None:
     """Find out where the tool is called, and check that it is there and takes the arguments.
 
     Raises:
-        ToolsetRefused: the server cannot be used.
+        ToolsetRefused: the server cannot be used, or it leads calls to where it may not.
         ConfigurationError: it has no such tool, or the arguments do not fit.
     """
     answered = await peer.manifest()
     if not is_taken(answered):
         raise ToolsetRefused([f"there is no manifest: {answered.words}"])
     toolset = read_manifest(answered.body)
+    if problem := await peer.check_endpoint(toolset.endpoint):
+        raise ToolsetRefused([problem])
     peer.endpoint = toolset.endpoint
     tool = next((tool for tool in toolset.tools if tool.name == wish.tool), None)
     if tool is None:
@@ -159,24 +160,29 @@ async def _find(peer: Peer, wish: Wish) -> None:
 class Conversation:
     """One call, from the invocation to its end."""
 
-    def __init__(self, peer: Peer, inbox: Inbox, wish: Wish, show: Show) -> None:
+    def __init__(self, peer: Peer, receiver: Receiver, wish: Wish, show: Show) -> None:
         self._peer = peer
-        self._inbox = inbox
+        self._inbox = receiver.inbox()
         self._wish = wish
         self._show = show
         self._answers = list(wish.answers)
         self._events = 0
+        self._refused = 0
         self._code: int | None = None
         self._subscribed = False
         ids = RandomIds()
         self._sent = Invocation(
-            wish.tool, wish.arguments, ids.new("call"), ids.new("provider"), inbox.url, ids.new("thread"), None
+            wish.tool, wish.arguments, ids.new("call"), ids.new("provider"), self._inbox.url, ids.new("thread"), None
         )
+        receiver.expect(self._inbox, self._sent)
 
     async def run(self) -> int:
         """Make the call and see it through; return the exit code. One that is not over in the end is cancelled."""
         try:
             return await self._make() or await self._follow()
+        except asyncio.CancelledError:
+            click.echo("interrupted; the call is cancelled", err=True)
+            raise
         finally:
             if self._code is None:
                 await self._peer.cancel(self._sent.group_id, self._sent.id)
@@ -199,7 +205,8 @@ class Conversation:
             within = self._wish.timeout or (None if self._subscribed else PATIENCE)
             delivery = await self._inbox.next(None if within is None else round(within * 1_000), after=place)
             if delivery is None:
-                click.echo(f"Error: nothing came within {within:g} s; the call is cancelled", err=True)
+                what = "nothing that is taken" if self._refused else "nothing"
+                click.echo(f"Error: {what} came within {within:g} s; the call is cancelled", err=True)
                 return NO_ANSWER
             place += 1
             await self._take(delivery)
@@ -210,9 +217,9 @@ class Conversation:
     async def _take(self, delivery: Delivery) -> None:
         callback = delivery.callback
         if callback is None:
-            self._show.malformed(delivery.problem)
+            self._refused += 1
+            self._show.refused(delivery.kind, delivery.problem)
             return
-        self._warn_of_other_ids(callback)
         self._show.callback(callback)
         match callback:
             case Result():
@@ -228,17 +235,12 @@ class Conversation:
             case OAuth() | ViewUpdate():
                 pass
 
-    def _warn_of_other_ids(self, callback: Callback) -> None:
-        kind, thread_id, call_id = scope_of(callback)
-        if thread_id != self._sent.group_id or call_id not in (None, self._sent.id):
-            named = f"group_id {thread_id!r} and id {call_id!r}"
-            click.echo(f"warning: the {kind} has {safe(named)}, which are not those of the call", err=True)
-
     async def _answer(self, choice: UserChoice) -> None:
         selected = await self._selected(choice)
         answered = await self._peer.answer(choice.response_url, self._sent.id, selected)
         if not is_taken(answered):
-            raise MalformedInput(f"the answer was not taken: {answered.words}")
+            what = "not given" if answered.status is None else "not taken"
+            raise MalformedInput(f"the answer was {what}: {answered.words}")
         self._show.answered(choice, selected)
 
     async def _selected(self, choice: UserChoice) -> int:
@@ -253,6 +255,7 @@ class Conversation:
             try:
                 line = await asyncio.to_thread(input, f"  1 to {len(choice.choices)}, or Enter for the default: ")
             except EOFError:
+                click.echo()  # the question has no line break of its own
                 raise ConfigurationError("nobody answered the question") from None
             if not line.strip():
                 return choice.default

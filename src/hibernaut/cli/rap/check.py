@@ -1,6 +1,7 @@
 """`hibernaut rap check`: a server, held against the rules of the protocol."""
 
 import sys
+import textwrap
 from collections.abc import Callable
 
 import click
@@ -16,10 +17,11 @@ from hibernaut.cli.rap.reaching import (
     run,
     server,
 )
-from hibernaut.cli.rap.reporting import lines_of
+from hibernaut.cli.rap.reporting import WIDEST, lines_of
+from hibernaut.cli.terminal import columns, safe
 from hibernaut.rap.check.checking import check as checked
 from hibernaut.rap.check.findings import Finding
-from hibernaut.rap.check.rules import RULES
+from hibernaut.rap.check.rules import BY_ID, RULES
 from hibernaut.rap.check.session import Named, Settings
 
 _CODES = """\
@@ -38,6 +40,24 @@ _USED = options.examples(
 )
 
 
+class RuleId(click.ParamType[str]):
+    """The id of a rule."""
+
+    name = "rule"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if value in BY_ID:
+            return value
+        there = textwrap.fill(
+            ", ".join(BY_ID),
+            min(columns(), WIDEST),
+            break_on_hyphens=False,
+            initial_indent="  ",
+            subsequent_indent="  ",
+        )
+        return self.fail(f"there is no rule {safe(value)!r}; there are:\n{there}", param, ctx)
+
+
 def _calls(name: str, what: str) -> Callable[[options.F], options.F]:
     return click.option(name, type=NamedCall(), multiple=True, metavar="NAME[=JSON]", help=f"{what} Repeatable.")
 
@@ -48,7 +68,7 @@ def _calls(name: str, what: str) -> Callable[[options.F], options.F]:
 @_calls("--slow", "One that takes several seconds; it is cancelled.")
 @_calls("--subscribe", "One that subscribes.")
 @_calls("--choose", "One that asks a person; the default is chosen.")
-@click.option("--rule", multiple=True, metavar="ID", help="Try only this rule. Repeatable.")
+@click.option("--rule", type=RuleId(), multiple=True, metavar="ID", help="Try only this rule. Repeatable.")
 @authorized
 @called_back
 @click.option(

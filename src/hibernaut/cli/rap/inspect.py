@@ -16,6 +16,7 @@ from hibernaut.errors import InputRefused
 from hibernaut.rap.check.peer import Peer, is_same_origin
 from hibernaut.rap.check.session import is_taken
 from hibernaut.rap.manifest import RemoteTool, Toolset, ToolsetRefused, read_manifest
+from hibernaut.rap.wire import TOOLSET_PATH
 
 FORMAT = 1
 """The version of the JSON form."""
@@ -45,18 +46,7 @@ def inspect(url: str, bearer: str | None, header: tuple[tuple[str, str], ...], *
 
 async def _inspect(url: str, headers: dict[str, str], *, schemas: bool, json: bool) -> int:
     async with Peer(url, headers) as peer:
-        answered = await peer.manifest()
-    toolset: Toolset | None = None
-    problems: tuple[str, ...] = ()
-    if not is_taken(answered):
-        problems = (f"it has no manifest at /.well-known/rap-toolset: {answered.words}",)
-    else:
-        try:
-            toolset = read_manifest(answered.body)
-        except ToolsetRefused as error:
-            problems = error.problems
-        except InputRefused as error:
-            problems = (str(error),)
+        toolset, problems = await _toolset(peer)
     if json:
         click.echo(as_json(_record(url, toolset, problems)))
     elif toolset is None:
@@ -69,12 +59,31 @@ async def _inspect(url: str, headers: dict[str, str], *, schemas: bool, json: bo
     return REFUSED if toolset is None else ANSWERED
 
 
+async def _toolset(peer: Peer) -> tuple[Toolset | None, tuple[str, ...]]:
+    """Fetch the toolset and return it, or why a runtime would refuse it."""
+    answered = await peer.manifest()
+    if answered.status is None:
+        return None, (answered.words,)
+    if not is_taken(answered):
+        return None, (f"it has no manifest at {TOOLSET_PATH}: {answered.words}",)
+    try:
+        toolset = read_manifest(answered.body)
+    except ToolsetRefused as error:
+        return None, error.problems
+    except InputRefused as error:
+        return None, (str(error),)
+    problem = await peer.check_endpoint(toolset.endpoint)
+    return (None, (problem,)) if problem else (toolset, ())
+
+
 def _lines(url: str, toolset: Toolset, *, schemas: bool) -> Iterator[str]:
     wide = min(columns(), WIDEST)
     count = len(toolset.tools)
     yield f"{toolset.name}: {count} {'tool' if count == 1 else 'tools'}"
     yield from _wrapped(toolset.description, wide, "  ")
-    elsewhere = "" if is_same_origin(toolset.endpoint, url) else "  (on another host: it gets no credentials)"
+    elsewhere = (
+        "" if is_same_origin(toolset.endpoint, url) else "  (at another origin: refused if there are credentials)"
+    )
     yield f"  calls go to {toolset.endpoint}{elsewhere}"
     if toolset.needs_migration:
         yield "  it keeps state of its own, which has to be migrated with a thread"

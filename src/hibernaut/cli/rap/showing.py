@@ -12,6 +12,7 @@ import msgspec
 
 from hibernaut.cli.rap.reaching import as_json
 from hibernaut.cli.terminal import BOLD, DIM, RED, is_styled, safe, styled
+from hibernaut.messages.text import shorten
 from hibernaut.rap.callbacks import (
     Callback,
     DiffSegment,
@@ -27,6 +28,8 @@ from hibernaut.rap.callbacks import (
     segments,
 )
 
+_LONGEST_KIND = 40
+
 
 class Show(Protocol):
     """Where what comes back is shown."""
@@ -35,8 +38,8 @@ class Show(Protocol):
         """Show what came."""
         ...
 
-    def malformed(self, problem: str) -> None:
-        """Say that something came that is no callback."""
+    def refused(self, kind: str, problem: str) -> None:
+        """Say that something came that a runtime refuses. `kind` is "" if it has none."""
         ...
 
     def answered(self, choice: UserChoice, selected: int) -> None:
@@ -103,8 +106,9 @@ class Lines:
             case ViewUpdate():
                 self._line(f"view {callback.view_type}: {as_json(callback.content)}", DIM)
 
-    def malformed(self, problem: str) -> None:
-        click.echo(f"warning: something came that is no callback: {safe(problem)}", err=True)
+    def refused(self, kind: str, problem: str) -> None:
+        came = f"a callback of type {shorten(kind, _LONGEST_KIND)!r}" if kind else "something"
+        click.echo(f"warning: {safe(came)} came and was {safe(problem)}", err=True)
 
     def answered(self, choice: UserChoice, selected: int) -> None:
         self._line(f"  answered: {choice.choices[selected]}", DIM)
@@ -144,8 +148,8 @@ class JsonLines:
     def callback(self, callback: Callback) -> None:
         click.echo(as_json(msgspec.to_builtins(callback)))
 
-    def malformed(self, problem: str) -> None:
-        self._own({"type": "malformed", "problem": problem})
+    def refused(self, kind: str, problem: str) -> None:
+        self._own({"type": "refused", "of": kind, "problem": problem})
 
     def answered(self, choice: UserChoice, selected: int) -> None:
         self._own({"type": "answered", "selected": selected, "choice": choice.choices[selected]})

@@ -130,7 +130,9 @@ async def same_key(session: Session, sample: Named) -> None:
         return
     await inbox.next(session.settings.quiet, lambda one: one.kind == "tool_result", after=1)
     results = sum(one.kind == "tool_result" for one in inbox.deliveries)
-    session.findings.judge("idempotency.same-key", results == 1, f"{results} results for one call")
+    session.findings.judge(
+        "idempotency.same-key", results == 1, f"{results} {'result' if results == 1 else 'results'} for one call"
+    )
 
 
 async def answers(session: Session) -> None:
@@ -148,6 +150,8 @@ async def answers(session: Session) -> None:
         if came is None:
             within = seconds(session.settings.called_back_within)
             session.findings.broken("call.answers", f"{name}: acknowledged, and then nothing for {within}")
+        elif came.problem:
+            session.findings.not_tried("call.answers", f"{name}: a callback came, and a runtime refuses it")
         elif came.kind == "tool_result":
             session.findings.kept("call.answers", f"{name}: {came.words}")
         else:

@@ -68,7 +68,9 @@ async def _all(session: Session) -> None:
         return
     _check_named(session)
     if not session.peer.endpoint:
-        _nothing_tried(session, "the manifest has no endpoint", "discovery.manifest", "discovery.schemas")
+        _nothing_tried(
+            session, "the manifest has no endpoint that a runtime would use", "discovery.manifest", "discovery.schemas"
+        )
         await together(notices.cancellations(session), notices.closings(session), notices.unknown_status(session))
         return
     await calls.unknown_operation(session)

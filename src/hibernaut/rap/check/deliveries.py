@@ -67,11 +67,11 @@ def review(session: Session) -> None:
         for delivery in call.inbox.deliveries:
             kind = delivery.kind or "a callback"
             _content_type(session, kind, delivery.content_type)
-            if delivery.callback is not None:
-                session.findings.kept("callbacks.shape", kind)
-                _ids(session, call, delivery.callback)
-            elif delivery.kind != "user_choice":
-                session.findings.broken("callbacks.shape", delivery.words)
+            session.findings.judge(
+                "callbacks.shape", not delivery.problem, delivery.words if delivery.problem else kind
+            )
+            if delivery.written is not None:
+                _ids(session, call, delivery.written)
 
 
 def _content_type(session: Session, what: str, written: str) -> None:

@@ -35,8 +35,8 @@ async def discover(session: Session) -> bool:
     except InputRefused as error:
         session.findings.broken("discovery.manifest", str(error))
     else:
-        session.peer.endpoint = toolset.endpoint
-        session.findings.kept("discovery.manifest", f"{toolset.name}, {len(toolset.tools)} tools")
+        count = len(toolset.tools)
+        session.findings.kept("discovery.manifest", f"{toolset.name}, {count} {'tool' if count == 1 else 'tools'}")
     if bad_schemas:
         session.findings.broken("discovery.schemas", "; ".join(bad_schemas))
         session.findings.kept("discovery.manifest", "all but the schemas")
@@ -44,9 +44,18 @@ async def discover(session: Session) -> bool:
         session.findings.kept("discovery.schemas", f"{len(fields['tools'])} schemas")
     else:
         session.findings.not_tried("discovery.schemas", "the manifest has no list of tools")
-    if session.toolset is None and is_address(fields.get("endpoint")):
-        session.peer.endpoint = fields["endpoint"]
+    if is_address(fields.get("endpoint")):
+        await _find_endpoint(session, fields["endpoint"])
     return True
+
+
+async def _find_endpoint(session: Session, endpoint: str) -> None:
+    problem = await session.peer.check_endpoint(endpoint)
+    if problem:
+        session.findings.broken("discovery.manifest", problem)
+        session.toolset = None
+    else:
+        session.peer.endpoint = endpoint
 
 
 def _object(body: bytes) -> dict[str, Any] | None:

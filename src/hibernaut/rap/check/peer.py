@@ -13,8 +13,11 @@ from hibernaut.errors import MalformedInput, TooLarge
 from hibernaut.messages.text import decode, shorten
 from hibernaut.rap.check.receiver import LONGEST_EXCERPT, Inbox
 from hibernaut.rap.exchange import Exchange, NoAnswer
-from hibernaut.rap.limits import ANSWER_WITHIN, LIMITS
+from hibernaut.rap.leading import check_lead
+from hibernaut.rap.limits import ANSWER_WITHIN, CONNECT_WITHIN, LIMITS
+from hibernaut.rap.origins import origin
 from hibernaut.rap.requests import AskStatus, CancelToolCall, CloseThread, Invocation, Request, Selected
+from hibernaut.rap.tool_servers import EndpointRefused
 from hibernaut.rap.wire import CANCEL_PATH, CLOSE_PATH, STATUS_PATH, TOOLSET_PATH, VERSION, check_address, encode
 
 
@@ -45,6 +48,10 @@ class Peer:
         check_address("the server's address", base)
         self.base = base.rstrip("/")
         self.endpoint = ""
+        self.name = urlsplit(base).netloc
+        self.has_credentials = bool(headers)
+        self.trust_endpoint = False
+        self.connect_within = CONNECT_WITHIN
         # Nothing that is sent to an http origin needs certificates, and reading them all takes a while.
         self._own = Exchange(headers=headers, answer_within=answer_within, verify=urlsplit(base).scheme == "https")
         self._other: Exchange | None = None
@@ -75,6 +82,8 @@ class Peer:
             return Answered(None, why=str(error))
         except TooLarge as error:
             return Answered(None, why=str(error))
+        if reply.headers.get("content-encoding", "identity") != "identity":
+            return Answered(None, why="its manifest is compressed, which was not asked for")
         return Answered(reply.status, reply.body, reply.headers.get("content-type", ""))
 
     async def invoke(self, call: Invocation, key: str, extra: Mapping[str, Any] | None = None) -> Answered:
@@ -99,22 +108,31 @@ class Peer:
 
     async def answer(self, response_url: str, call_id: str, selected: int) -> Answered:
         """Answer a choice; `selected` counts from 0."""
-        return await self._post(response_url, encode(Selected(call_id, selected)))
+        return await self._post(response_url, encode(Selected(call_id, selected)), bare=True)
 
     async def _notice(self, path: str, notice: Request) -> Answered:
         return await self._post(self.base + path, encode(notice))
 
-    async def _post(self, url: str, body: bytes, headers: Mapping[str, str] | None = None) -> Answered:
-        exchange = await self._exchange(url)
+    async def check_endpoint(self, endpoint: str) -> str:
+        """Return why the runtime would not make calls at an endpoint, "" if it would."""
         try:
+            await check_lead(self, self.base, endpoint, "its endpoint")
+        except (EndpointRefused, NoAnswer) as error:
+            return str(error)
+        return ""
+
+    async def _post(
+        self, url: str, body: bytes, headers: Mapping[str, str] | None = None, *, bare: bool = False
+    ) -> Answered:
+        try:
+            own = await check_lead(self, self.base, url, "an address", bare=bare)
+            exchange = self._own if own else await self._bare()
             reply = await exchange.post(url, body, headers)
-        except NoAnswer as error:
+        except (EndpointRefused, NoAnswer) as error:
             return Answered(None, why=str(error))
         return Answered(reply.status, reply.body, reply.headers.get("content-type", ""))
 
-    async def _exchange(self, url: str) -> Exchange:
-        if is_same_origin(url, self.base):
-            return self._own
+    async def _bare(self) -> Exchange:
         if self._other is None:
             self._other = Exchange(answer_within=self._answer_within)
             await self._stack.enter_async_context(self._other)
@@ -131,7 +149,7 @@ class Call(msgspec.Struct, frozen=True):
 
 def is_same_origin(url: str, other: str) -> bool:
     """Tell whether two addresses have the same scheme, host and port."""
-    return _origin(url) == _origin(other)
+    return origin(url) == origin(other)
 
 
 def told(body: bytes) -> str:
@@ -146,9 +164,3 @@ def is_address(value: object) -> bool:
     except MalformedInput:
         return False
     return True
-
-
-def _origin(url: str) -> tuple[str, str | None, int | None]:
-    parts = urlsplit(url)
-    port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
-    return parts.scheme, parts.hostname, port

@@ -107,6 +107,7 @@ class Session:
         What comes for it is looked at in the end.
         """
         self.sent.append(call)
+        self.receiver.expect(inbox, call)
         answered = await self.peer.invoke(call, "" if plain else call.id, extra)
         made = Call(call, answered, inbox)
         self.calls.append(made)

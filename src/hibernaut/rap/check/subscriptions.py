@@ -75,7 +75,7 @@ async def _subscribed(session: Session, named: Named) -> Call | None:
 def _judge_events(session: Session, call: Call, deliveries: list[Delivery]) -> None:
     ids: set[str] = set()
     for delivery in deliveries:
-        event = delivery.callback
+        event = delivery.written
         if not isinstance(event, SubscriptionEvent):
             continue
         fine = (event.group_id, event.tool_call_id) == (call.sent.group_id, call.sent.id)
@@ -92,4 +92,4 @@ def _judge_events(session: Session, call: Call, deliveries: list[Delivery]) -> N
 
 
 def _is_final(delivery: Delivery) -> bool:
-    return isinstance(delivery.callback, SubscriptionEvent) and delivery.callback.final
+    return isinstance(delivery.written, SubscriptionEvent) and delivery.written.final
