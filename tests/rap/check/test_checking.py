@@ -16,8 +16,8 @@ SETTINGS = Settings(
     subscribe=(("watch", {"count": 10, "every": 0.1}),),
     choose=(("confirm", {}),),
     acknowledged_within=3_000,
-    called_back_within=3_000,
-    quiet=1_000,
+    called_back_within=2_000,
+    quiet=400,
 )
 
 MUSTS = {
@@ -88,7 +88,7 @@ async def checked(fault: str, rule: str) -> Report:
 @pytest.fixture(scope="module")
 def reports() -> dict[str, Report]:
     """Several at once: half the time of a check is waiting."""
-    room = asyncio.Semaphore(10)
+    room = asyncio.Semaphore(20)
     faults = MUSTS | OTHERS
 
     async def one(fault: str) -> Report:
