@@ -102,6 +102,7 @@ class ForeignServer(ThreadingHTTPServer):
     """The server, and what it remembers."""
 
     daemon_threads = True
+    request_queue_size = 128  # a check makes more connections at once than the five of the default
 
     def __init__(self, port: int = 0, mode: str = "") -> None:
         super().__init__(("127.0.0.1", port), Handler)
