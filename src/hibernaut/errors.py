@@ -54,12 +54,13 @@ class MalformedInput(InputRefused):
 
 
 class TooLarge(InputRefused):
-    """It is above a named bound."""
+    """It is above a named bound. `size` is what is known of its bytes: with `cut_short` there may be more."""
 
     code = "too_large"
 
-    def __init__(self, what: str, size: int, limit: int, setting: str) -> None:
-        super().__init__(f"{what} has {size:,} bytes; at most {limit:,} are taken (setting `{setting}`)")
+    def __init__(self, what: str, size: int, limit: int, setting: str, *, cut_short: bool = False) -> None:
+        has = f"more than {limit:,}" if cut_short else f"{size:,}"
+        super().__init__(f"{what} has {has} bytes; at most {limit:,} are taken (setting `{setting}`)")
         self.size = size
         self.limit = limit
         self.setting = setting

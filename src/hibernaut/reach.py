@@ -36,7 +36,8 @@ _LAST_PORT: Final = 65_535
 _HEALTH_WITHIN: Final = 2_000
 _LOOK_EVERY: Final = 1_000
 """Milliseconds between two looks whether the port that another process has is free."""
-_ANYWHERE: Final = ("0.0.0.0", "::")  # noqa: S104  # what is no address that a server could post to
+ANYWHERE: Final = ("0.0.0.0", "::")  # noqa: S104  # to bind to
+"""Hosts to listen at that are no address a server could post to."""
 _USUAL_PORT: Final = {"http": ":80", "https": ":443"}
 
 
@@ -127,7 +128,7 @@ async def reach(
     Raises:
         ConfigurationError: the address cannot be had, or a server cannot be meant like this.
     """
-    if callbacks.host in _ANYWHERE and not callbacks.public and names_of(servers):
+    if callbacks.host in ANYWHERE and not callbacks.public and names_of(servers):
         raise ConfigurationError(
             f"callbacks: no tool server can post to {callbacks.host}; say in `public` where this machine is reached"
         )

@@ -54,7 +54,7 @@ def test_calls_that_wait_for_callbacks_given_out_elsewhere_are_named(invoke: Inv
     invoke("threads", "freeze", "t", *STORE)
     invoke("threads", "export", "t", "t.hibernaut", *STORE)
     imported = invoke("threads", "import", "t.hibernaut", *OTHER)
-    assert (imported.exit_code, imported.stderr.startswith("warning: 1 calls wait for callbacks")) == (0, True)
+    assert (imported.exit_code, imported.stderr.startswith("warning: 1 call waits for callbacks")) == (0, True)
 
 
 def test_what_cannot_be_exported_leaves_no_file(invoke: Invoke, folder: Path) -> None:

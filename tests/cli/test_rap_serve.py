@@ -87,3 +87,27 @@ async def test_a_server_is_a_program_of_its_own_that_a_runtime_can_start(folder:
         rest, errors = await process.communicate()
     assert (process.returncode, rest) == (0, b"")
     assert errors.decode().splitlines()[-1] == "stopped"
+
+
+STARTER = """
+import os, subprocess, sys, time
+server = subprocess.Popen([sys.executable, "-m", "hibernaut.cli", "rap", "serve", "desk.py", "--state", "desk.db"],
+    env={**os.environ, "RAP_EMBEDDED": "1"}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, start_new_session=True)
+server.stdout.readline()
+print(server.pid, flush=True)
+time.sleep(600)
+"""
+
+
+async def test_a_server_ends_cleanly_when_the_runtime_that_started_it_is_killed(folder: Path) -> None:
+    runtime = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", STARTER), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
+    assert runtime.stdout is not None
+    assert runtime.stderr is not None
+    async with asyncio.timeout(30):
+        assert int(await runtime.stdout.readline()) > 0
+        runtime.kill()
+        said = await runtime.stderr.read()  # its end is that of the server, which holds it
+        await runtime.wait()
+    assert said.decode().splitlines()[-1] == "stopped"

@@ -54,6 +54,23 @@ def test_it_tells_of_every_thing_in_a_line(folder: Path, capsys: pytest.CaptureF
     ]
 
 
+def test_a_result_is_told_by_its_tool_although_its_call_was_made_before_a_restart(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def restarted(system: AgentSystem) -> None:
+        journal._tools = Forgetful()  # as after a restart
+        await one_thread(system)
+
+    journal = Journal(quiet=False)
+    told(ScriptedModel([call("build", commit="abc"), say("Broken.")]), restarted, folder, journal)
+    assert "✗ build: Error" in capsys.readouterr().out
+
+
+class Forgetful(dict[str, str]):
+    def __setitem__(self, key: str, value: str) -> None:
+        """Remember nothing."""
+
+
 @pytest.mark.parametrize(
     "rest, last",
     [

@@ -68,7 +68,10 @@ def test_a_credential_that_is_not_there_is_named_and_the_agent_does_without_its_
     (folder / "servers.toml").write_text(f'[[server]]\nurl = "{foreign.url}"\nname = "a"\nbearer = "env:NOT_SET"\n')
     result = invoke(*ECHO, "--server", "servers.toml")
     assert result.exit_code == 0
-    assert "a: tool server 'a': the bearer token is to be read from the environment variable NOT_SET" in result.stdout
+    assert (
+        "a: its tools cannot be used: the bearer token is to be read from the environment variable NOT_SET"
+        in result.stdout
+    )
     assert "there is no tool named echo" in result.stdout
 
 
@@ -84,12 +87,15 @@ SERVER = '[[server]]\nurl = "https://a.example"\n'
 @pytest.mark.parametrize(
     "text, words",
     [
-        (SERVER + "more = 1\n", "unknown field `more`"),
-        ("servers = []\n", "unknown field `servers`"),
+        (SERVER + "more = 1\n", "unknown field `more` - at `server 1`; it has the keys url, command, name, bearer"),
+        ("[callbacks]\nmore = 1\n", "it has the keys listen, public, secrets"),
+        ("", "servers.toml names no tool server"),
+        ("servers = []\n", "unknown field `servers`; it has the keys server, callbacks"),
         (SERVER + 'bearer = "env:A"\nbasic = { user = "a", password = "env:A" }\n', "not by bearer and basic"),
         (SERVER + 'basic = { user = "a" }\n', "missing required field `password`"),
         (SERVER + 'command = "ci"\n', "by one"),
         ("[[server]]\n", "by one"),
+        (SERVER + "[[server]]\n", "servers.toml: server 2: "),
         (SERVER + SERVER, "two tool servers are called 'a.example'"),
         (SERVER + "idle = 0\n", "`idle` must be more than 0"),
         (SERVER + 'idle = "soon"\n', "Expected `int | null`"),
@@ -121,6 +127,11 @@ def test_a_file_that_cannot_be_meant_is_refused_in_a_line(
         ("folder.toml", "folder.toml cannot be read: Is a directory"),
         ("https://", "not an http or https address"),
         ("'", "cannot be split"),
+        ("127.0.0.1:8800", "no program '127.0.0.1:8800'"),
+        ("localhost", "a URL begins with http:// or https://"),
+        ("ftp://x", "a URL begins with http:// or https://"),
+        ("./nothing --fast", "no program './nothing'"),
+        ("ci=nothing", "tool server 'ci': there is no program 'nothing'"),
         (" ", "it is empty"),
     ],
 )
@@ -144,7 +155,7 @@ def test_everything_that_a_file_can_say_is_heeded(folder: Path) -> None:
     (folder / "servers.toml").write_text(
         """
 [[server]]
-command = ["ci", "--fast"]
+command = ["env", "--fast"]
 env = { A = "b" }
 cwd = "somewhere"
 idle = 5
@@ -171,12 +182,12 @@ allow_unsigned = true
 """,
         encoding="utf-8",
     )
-    found = load_servers(["servers.toml", "https://plain.example", "desk --port 1"], listen=":7412")
+    found = load_servers(["servers.toml", "https://plain.example", "true http://a.example"], listen=":7412")
     process, basic, aws, tls, plain, desk = found.servers
-    assert (process.command, process.env, process.cwd, process.idle) == (("ci", "--fast"), {"A": "b"}, "somewhere", 5)
+    assert (process.command, process.env, process.cwd, process.idle) == (("env", "--fast"), {"A": "b"}, "somewhere", 5)
     assert (basic.connect_within, basic.answer_within, basic.trust_endpoint) == (6, 7, True)
     assert [type(server.auth) for server in (basic, aws, tls, plain)] == [Basic, SigV4, MutualTls, type(None)]
-    assert (plain.name, desk.command) == ("plain.example", ("desk", "--port", "1"))
+    assert (plain.name, desk.command) == ("plain.example", ("true", "http://a.example"))
     assert found.callbacks is not None
     assert (found.callbacks.host, found.callbacks.port) == ("127.0.0.1", 7412)
     assert (found.callbacks.public, found.callbacks.allow_unsigned) == ("https://agents.example", True)
@@ -204,3 +215,11 @@ def test_an_address_is_a_host_and_a_port(written: str, host: str, port: int) -> 
 def test_what_has_no_port_is_no_address(written: str) -> None:
     with pytest.raises(ConfigurationError, match="no address to listen at"):
         address(written)
+
+
+def test_a_server_is_named_before_its_url_or_its_command() -> None:
+    found = load_servers(["a=https://x.example/", "b.2=true --a=b"]).servers
+    assert [(server.name, server.url, server.command) for server in found] == [
+        ("a", "https://x.example", ()),
+        ("b.2", "", ("true", "--a=b")),
+    ]

@@ -94,3 +94,7 @@ def test_spans_are_told_in_one_unit(milliseconds: int, expected: str) -> None:
 @pytest.mark.parametrize("at, expected", [(10_000, "now"), (5_000, "5 s ago"), (20_000, "in 10 s")])
 def test_moments_are_told_from_now(at: int, expected: str) -> None:
     assert ago(at, 10_000) == expected
+
+
+def test_what_turns_the_order_of_text_is_shown() -> None:
+    assert safe("a\u202eb\u2066c\u200fd") == "a\ufffdb\ufffdc\u200fd"

@@ -50,8 +50,8 @@ GOLDEN: list[tuple[InputContent, str]] = [
         "95a26d31a17494a574696d6572a5736c656570cf0000018bcfe56800a663616c6c5f61a3617069a77b2261223a317d",
     ),
     (
-        Command("cancel", "call_a", "too slow"),
-        "95a26d31a17494a7636f6d6d616e64a663616e63656ca663616c6c5f61a8746f6f20736c6f77a3617069a77b2261223a317d",
+        Command("cancel", "call_a", "too slow", b"\x01"),
+        "95a26d31a17495a7636f6d6d616e64a663616e63656ca663616c6c5f61a8746f6f20736c6f77c40101a3617069a77b2261223a317d",
     ),
     (
         Settlement("call_a", "It ran.", is_error=True, reason="I looked", user="ada"),
@@ -104,6 +104,7 @@ def test_fields_that_a_newer_version_added_to_an_input_are_left_aside(content: I
         (["event", "call_a", "a push"], Event("call_a", "a push")),
         (["timer", "retry", 5], Timer("retry", 5)),
         (["command", "stop"], Command("stop")),
+        (["command", "cancel", "call_a", "too slow"], Command("cancel", "call_a", "too slow")),
         (["report", "thread_c"], Report("thread_c")),
         (["question", "q1", "call_a", "May I?", ["Yes"]], Question("q1", "call_a", "May I?", ("Yes",))),
         (

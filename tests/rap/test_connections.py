@@ -331,9 +331,9 @@ async def test_a_server_elsewhere_cannot_lead_into_this_machine_or_network(
 
     monkeypatch.setattr("hibernaut.rap.leading.zones", zones)
     async with connections(RemoteServer(url=PUBLIC, name="ci")) as servers:
-        with pytest.raises(EndpointRefused, match=r"'ci'.*inside this machine or network"):
+        with pytest.raises(EndpointRefused, match=r"'ci'.*inside this machine or network than"):
             await servers.invoke("ci", call(), KEY, endpoint)
-        with pytest.raises(EndpointRefused, match="inside this machine or network"):
+        with pytest.raises(EndpointRefused, match="further inside this machine or network than"):
             await servers.select("ci", endpoint, Selected("call_1", 0))
 
 

@@ -125,3 +125,24 @@ def test_an_origin_is_written_in_one_way() -> None:
     assert origin("http://tools.example") != origin("https://tools.example")
     assert is_loopback_host("x.localhost")
     assert not is_loopback_host("localhost.example")
+
+
+@pytest.mark.parametrize(
+    "command, name",
+    [
+        ('python -c "print(5)"', "python"),
+        ("hibernaut rap serve tools/a.py:server --port 1", "a"),
+        ("hibernaut rap serve desk.tools:server", "desk.tools"),
+        ("python -m hibernaut.cli rap serve a.py", "a"),
+        ("hibernaut --help", "hibernaut"),
+    ],
+)
+def test_a_command_is_called_after_what_it_serves(command: str, name: str) -> None:
+    assert RemoteServer(command=command).name == name
+
+
+def test_of_servers_on_one_host_those_after_the_first_are_told_apart_by_their_path() -> None:
+    given = ["https://a.example/x", "https://a.example/y", "https://b.example/z"]
+    assert list(servers_by_name(given)) == ["a.example", "a.example/y", "b.example"]
+    with pytest.raises(ConfigurationError, match="two tool servers"):
+        servers_by_name(["https://a.example/x", "https://a.example/y", "https://a.example/y"])

@@ -81,9 +81,9 @@ servers = click.option(
     "servers",
     multiple=True,
     type=WORD,
-    metavar="URL|FILE|COMMAND",
-    help="A tool server: its URL, a .toml file that says more about several, or the command that starts one. "
-    "Repeatable.",
+    metavar="[NAME=]URL|FILE|COMMAND",
+    help="A tool server: its URL, the command that starts one, or a .toml file that says more about several (docs/rap.md). "
+    "A name before `=` tells two apart. Repeatable.",
 )
 
 authority = click.option(

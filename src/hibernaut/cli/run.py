@@ -19,7 +19,7 @@ from hibernaut.cli.narration import JsonLines, Narrator
 from hibernaut.cli.running import MEMORY, opened, run_async
 from hibernaut.cli.servers import load_servers
 from hibernaut.cli.starting import Setting, check_new, check_old, existing
-from hibernaut.cli.terminal import Printed
+from hibernaut.cli.terminal import Printed, fit_for
 from hibernaut.cli.times import moment
 from hibernaut.cli.tools import load_tools
 from hibernaut.handle import ThreadHandle
@@ -229,4 +229,4 @@ def _serving(task: Task) -> str:
 
 
 def _remark(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+    print(fit_for(sys.stderr, text), file=sys.stderr, flush=True)

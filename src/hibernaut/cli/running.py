@@ -16,6 +16,7 @@ from hibernaut.cli.models import NamedModels
 from hibernaut.cli.policies import load_authority
 from hibernaut.cli.servers import Servers
 from hibernaut.cli.starting import Setting
+from hibernaut.cli.terminal import fit_for
 from hibernaut.cli.tools import Given
 from hibernaut.engine.local import MAX_SLICES
 from hibernaut.errors import StoreError
@@ -27,7 +28,7 @@ MEMORY = ":memory:"
 
 def run_async(main: Coroutine[Any, Any, int], log: Callable[[str], None] | None = None) -> int:
     """Run a command's coroutine and return its exit code. What the runtime logs goes to `log`, by default to stderr."""
-    handler = _LogLines(log or (lambda line: print(line, file=sys.stderr, flush=True)))
+    handler = _LogLines(log or (lambda line: print(fit_for(sys.stderr, line), file=sys.stderr, flush=True)))
     logger = logging.getLogger("hibernaut")
     logger.addHandler(handler)
     executor = _Executor()

@@ -4,7 +4,7 @@ import os
 import sys
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import click
 from msgspec.structs import replace
@@ -16,18 +16,18 @@ from hibernaut.cli.running import MEMORY, opened, run_async
 from hibernaut.cli.servers import load_servers
 from hibernaut.cli.starting import Setting
 from hibernaut.cli.stopping import stop_signals
-from hibernaut.cli.terminal import DIM, columns, cut, is_styled, safe, styled
+from hibernaut.cli.terminal import DIM, columns, cut, fit_for, is_styled, safe, styled
 from hibernaut.cli.times import clock_time, moment
 from hibernaut.cli.tools import load_tools
 from hibernaut.engine.local import MAX_SLICES
 from hibernaut.kernel.commit import SliceCommit
 from hibernaut.kernel.feed import stored_events
-from hibernaut.kernel.head import decode_head
+from hibernaut.kernel.head import Standing, decode_head, standings
 from hibernaut.kernel.receipt import decode_receipt
 from hibernaut.messages.events import AgentEvent, CompletionFinished, TextChunk, ToolCall, ToolResult
 from hibernaut.messages.items import decode_page
 from hibernaut.messages.text import shorten
-from hibernaut.reach import Callbacks
+from hibernaut.reach import ANYWHERE, Callbacks
 from hibernaut.stores.protocol import Claim
 from hibernaut.stores.sqlite import SqliteStore
 from hibernaut.tools.tool import Tool
@@ -100,6 +100,8 @@ async def _receive(setting: Setting, *, quiet: bool) -> int:
     reached = load_servers((), setting.listen, setting.public)
     reached = replace(reached, callbacks=reached.callbacks or Callbacks())
     journal = Journal(quiet=quiet)
+    if reached.callbacks and reached.callbacks.host in ANYWHERE and not reached.callbacks.public:
+        _warn(f"warning: no tool server can be told {reached.callbacks.host}; say with --public where it is reached")
     with stop_signals() as stopping:
         async with opened(setting, servers=reached) as system:
             journal.say(
@@ -124,7 +126,7 @@ async def _serve(setting: Setting, max_slices: int, *, quiet: bool) -> int:
             ) as system:
                 journal.say(
                     f"serving {setting.store} (process {os.getpid()}, model {setting.model or 'none'}, "
-                    f"tools {', '.join(names) or 'none'}); Ctrl-C stops"
+                    f"{'own tools' if reached.servers else 'tools'} {', '.join(names) or 'none'}); Ctrl-C stops"
                 )
                 if system.callbacks:
                     journal.say(
@@ -146,7 +148,7 @@ class WatchedStore(SqliteStore):
     async def commit(self, claim: Claim, commit: SliceCommit, *, keep: bool = False) -> None:
         await super().commit(claim, commit, keep=keep)
         if self.journal is not None:
-            self.journal.note(commit)
+            self.journal.note(commit, claim.head)
 
 
 class Journal:
@@ -164,8 +166,8 @@ class Journal:
         if not self._quiet:
             _tell(text)
 
-    def note(self, commit: SliceCommit) -> None:
-        """Print what a commit did."""
+    def note(self, commit: SliceCommit, before: bytes) -> None:
+        """Print what a commit did; `before` is the head that its slice began with."""
         if self._quiet:
             return
         if len(self._recent) == LINES_A_SECOND and self._seconds() - self._recent[0] < 1:
@@ -174,28 +176,32 @@ class Journal:
         if self._left_out:
             _tell(f"… {self._left_out:,} more commits, too many to be told one by one")
             self._left_out = 0
-        for line in self._lines(commit):
+        for line in self._lines(commit, before):
             self._recent.append(self._seconds())
             _tell(f"{commit.thread_id}  {line}")
 
-    def _lines(self, commit: SliceCommit) -> list[str]:
+    def _lines(self, commit: SliceCommit, before: bytes) -> list[str]:
         lines: list[str] = []
         said = ""
+        calls = standings(before)
         for event in stored_events(commit.thread_id, decode_page(commit.page), decode_receipt(commit.receipt)):
             if isinstance(event, TextChunk):
                 said += event.text
             elif isinstance(event, CompletionFinished) and said:
                 lines.append(_answer(event, said))
-            elif line := in_a_line(event, LONGEST_LINE, self._tool_of(event)):
+            elif line := in_a_line(event, LONGEST_LINE, self._tool_of(event, calls)):
                 lines.append(line)
         return [*(shorten(line, LONGEST_LINE) for line in lines), *_rest(commit)]
 
-    def _tool_of(self, event: AgentEvent) -> str:
+    def _tool_of(self, event: AgentEvent, calls: Mapping[str, Standing]) -> str:
         if isinstance(event, ToolCall):
             if len(self._tools) >= REMEMBERED_CALLS:
                 del self._tools[next(iter(self._tools))]
             self._tools[event.call_id] = event.tool
-        return self._tools.pop(event.call_id, "") if isinstance(event, ToolResult) else ""
+        elif isinstance(event, ToolResult):
+            known = calls.get(event.call_id)
+            return self._tools.pop(event.call_id, known.tool if known else "")
+        return ""
 
 
 def _answer(event: CompletionFinished, said: str) -> str:
@@ -222,4 +228,4 @@ def _tell(text: str) -> None:
 
 
 def _warn(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
+    print(fit_for(sys.stderr, line), file=sys.stderr, flush=True)

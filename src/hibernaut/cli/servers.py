@@ -1,6 +1,8 @@
 """The tool servers that the command is given, and where they reach it."""
 
 import os
+import re
+import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -8,10 +10,12 @@ from typing import Any
 import msgspec
 
 from hibernaut.errors import ConfigurationError
-from hibernaut.rap.servers import RemoteServer, remote_server
+from hibernaut.rap.servers import RemoteServer
 from hibernaut.reach import Callbacks
 
 _ENVIRONMENT = "env:"
+_NAMED = re.compile(r"([A-Za-z0-9_.-]+)=(?=\S)(.*)", re.DOTALL)
+_URL = ("http://", "https://")
 
 
 class _Basic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -65,6 +69,9 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     callbacks: _Callbacks | None = None
 
 
+_TABLES: Mapping[str, type[msgspec.Struct]] = {"server[": _Server, "callbacks": _Callbacks}
+
+
 class Servers(msgspec.Struct, frozen=True):
     """Tool servers, and where they reach this process; None: nobody said."""
 
@@ -73,7 +80,7 @@ class Servers(msgspec.Struct, frozen=True):
 
 
 def load_servers(given: Iterable[str], listen: str = "", public: str = "") -> Servers:
-    """Return the servers that are named: by a URL, a file that ends in .toml, or the command that starts one.
+    """Return the servers that are named: [NAME=]URL, [NAME=]COMMAND, or a file that ends in .toml.
 
     Raises:
         ConfigurationError: one of them cannot be meant; the text says which and why.
@@ -81,14 +88,13 @@ def load_servers(given: Iterable[str], listen: str = "", public: str = "") -> Se
     servers: list[RemoteServer] = []
     settings: list[_Callbacks] = []
     for one in given:
-        if one.startswith(("http://", "https://")):
-            servers.append(remote_server(one))
-        elif one.endswith(".toml"):
-            file = _read(Path(one))
-            servers += [_server(each, Path(one)) for each in file.server]
-            settings += [file.callbacks] if file.callbacks else []
+        named = _NAMED.fullmatch(one)
+        if named or not one.endswith(".toml"):
+            servers.append(_meant(*named.groups()) if named else _meant("", one))
         else:
-            servers.append(RemoteServer(command=one))
+            file = _read(Path(one))
+            servers += [_of_file(each, number, Path(one)) for number, each in enumerate(file.server, 1)]
+            settings += [file.callbacks] if file.callbacks else []
     if len(settings) > 1:
         raise ConfigurationError("two files say where callbacks come in; one must")
     written = settings[0] if settings else _Callbacks()
@@ -96,16 +102,60 @@ def load_servers(given: Iterable[str], listen: str = "", public: str = "") -> Se
     return Servers(tuple(servers), _callbacks(written) if written != _Callbacks() else None)
 
 
+def _meant(name: str, written: str) -> RemoteServer:
+    if written.startswith(_URL):
+        return RemoteServer(url=written, name=name)
+    if "://" in (*written.split(), "")[0]:
+        raise ConfigurationError(f"{written!r} is no address of a tool server: a URL begins with http:// or https://")
+    server = RemoteServer(command=written, name=name)
+    _check_program(server)
+    return server
+
+
+def _check_program(server: RemoteServer) -> None:
+    """Refuse a command whose program is not there, which may be an address that was meant as a URL."""
+    program = server.command[0]
+    place = str(Path(server.cwd) / program) if "/" in program else program
+    if shutil.which(place, path=server.env.get("PATH")) is None:
+        raise ConfigurationError(
+            f"tool server {server.name!r}: there is no program {program!r} that could be started; "
+            "if it is an address, a URL begins with http:// or https://"
+        )
+
+
+def _of_file(written: _Server, number: int, path: Path) -> RemoteServer:
+    try:
+        server = _server(written)
+        if server.command:
+            _check_program(server)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"{path}: server {number}: {error}") from error
+    return server
+
+
 def _read(path: Path) -> _File:
     try:
-        return msgspec.toml.decode(path.read_bytes(), type=_File)
+        written = path.read_bytes()
+        found = msgspec.toml.decode(written, type=_File)
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"{path} cannot be used: {error}") from error
+        raise ConfigurationError(f"{path} cannot be used: {_explained(str(error))}") from error
+    if found == _File():
+        raise ConfigurationError(f"{path} names no tool server; write a [[server]] with a `url` or a `command`")
+    return found
 
 
-def _server(written: _Server, path: Path) -> RemoteServer:
+def _explained(error: str) -> str:
+    """Name the entry instead of a path that counts from 0, and for an unknown key the keys there are."""
+    kind: type[msgspec.Struct] = _File
+    for field, known in _TABLES.items():
+        kind = known if f"`$.{field}" in error and error.endswith("`") else kind
+    said = re.sub(r"\$\.server\[(\d+)\]", lambda found: f"server {int(found[1]) + 1}", error)
+    return f"{said}; it has the keys {', '.join(kind.__struct_fields__)}" if "unknown field" in error else said
+
+
+def _server(written: _Server) -> RemoteServer:
     from hibernaut.rap.auth import Basic, Bearer, MutualTls, SigV4
 
     ways: Mapping[str, Any] = {
@@ -116,7 +166,7 @@ def _server(written: _Server, path: Path) -> RemoteServer:
     }
     chosen = [name for name, way in ways.items() if way is not None]
     if len(chosen) > 1:
-        raise ConfigurationError(f"{path}: a server is authorized in one way, not by {' and '.join(chosen)}")
+        raise ConfigurationError(f"a server is authorized in one way, not by {' and '.join(chosen)}")
     times = {name: getattr(written, name) for name in ("connect_within", "answer_within", "idle")}
     return RemoteServer(
         url=written.url,

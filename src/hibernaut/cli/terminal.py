@@ -18,6 +18,8 @@ LONGEST_LINE = 500
 """Characters of a line about a call or a result where no terminal says how much room there is."""
 
 _UNSAFE = {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\n\t"}
+# What turns the order of the text around it would make a line say something else than it does.
+_UNSAFE |= dict.fromkeys((*range(0x202A, 0x202F), *range(0x2066, 0x206A)), 0xFFFD)
 _UNSAFE |= {0x7F: 0x2421} | dict.fromkeys(range(0x80, 0xA0), 0xFFFD)
 
 
@@ -58,8 +60,13 @@ def styled(text: str, style: str) -> str:
 
 
 def safe(text: str) -> str:
-    """Return text that steers no terminal: control characters are shown as symbols."""
+    """Return text that steers no terminal: control characters become symbols, those that turn its order U+FFFD."""
     return text if text.isascii() and text.isprintable() else text.translate(_UNSAFE)
+
+
+def fit_for(stream: TextIO, text: str) -> str:
+    """Return text as a stream gets it: safe where that is a terminal, as it is where a program reads."""
+    return safe(text) if stream.isatty() else text
 
 
 def width(text: str) -> int:

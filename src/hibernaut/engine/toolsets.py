@@ -33,7 +33,7 @@ class Found(msgspec.Struct, frozen=True):
     manifests: dict[str, Blob]
     """By the server's name."""
     problems: dict[str, str]
-    """Why there are none, by the server's name."""
+    """What is wrong, by the server's name: there are no tools, or those that it had before serve."""
 
 
 class ServerTool(msgspec.Struct, frozen=True):
@@ -96,7 +96,8 @@ class Toolsets:
             if not error.unreachable:
                 found.problems[name] = f"its tools cannot be used: {error.why}"
         except ConfigurationError as error:
-            manifest, found.problems[name] = b"", str(error)
+            told = str(error).removeprefix(f"tool server {name!r}: ")
+            manifest, found.problems[name] = b"", f"its tools cannot be used: {told}"
         else:
             await self._remember(name, manifest)
         if manifest:
@@ -119,6 +120,7 @@ class Toolsets:
         if manifest:
             self._latest[name] = manifest
             logger.info("server %s: %s; what it had before serves", name, why)
+            found.problems[name] = f"{why}; what it had before serves"
         else:
             found.problems[name] = f"{why}; its tools come when it can be reached"
         return manifest

@@ -139,7 +139,7 @@ async def _body(answer: httpx2.Response, limit: int, setting: str) -> bytes:
         size += len(chunk)
         if size > limit:
             if setting:
-                raise TooLarge("the answer", size, limit, setting)
+                raise TooLarge("the answer", size, limit, setting, cut_short=True)
             break
     return b"".join(chunks)[:limit]
 

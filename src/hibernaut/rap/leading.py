@@ -10,7 +10,7 @@ from hibernaut.rap.replies import NoAnswer
 from hibernaut.rap.tool_servers import EndpointRefused
 from hibernaut.rap.wire import check_address
 
-_ALLOW: Final = "; `RemoteServer(trust_endpoint=True)` allows it"
+_ALLOW: Final = "; `RemoteServer(trust_endpoint=True)` allows it, or `trust_endpoint = true` in a .toml file"
 
 
 class Guide(Protocol):
@@ -62,7 +62,7 @@ async def check_lead(
         return True
     named = f"{what}, {shown(url)},"
     if not server.trust_endpoint and not await _may_lead(server, base, url):
-        raise _refused(server, f"{named} is inside this machine or network, and the server is not{_ALLOW}")
+        raise _refused(server, f"{named} is further inside this machine or network than the server may lead{_ALLOW}")
     if not server.has_credentials or (bare and (endpoint is None or origin(url) != origin(endpoint))):
         return False
     if not server.trust_endpoint:

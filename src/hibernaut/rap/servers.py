@@ -23,6 +23,11 @@ IDLE: Final = 300_000
 
 _INTERPRETERS: Final = ("python", "node", "deno", "bun", "ruby", "sh", "bash")
 
+_CODE: Final = ("-c", "-e", "--eval")
+"""Options of interpreters after which a program follows, not its name."""
+
+_OURS: Final = ("hibernaut", "hibernaut.cli")
+
 _OWN_HEADERS: Final = frozenset(
     {
         "accept-encoding",
@@ -115,15 +120,19 @@ def remote_server(given: RemoteServer | str) -> RemoteServer:
 
 
 def servers_by_name(servers: Iterable[RemoteServer | str]) -> dict[str, RemoteServer]:
-    """Return servers by their names.
+    """Return servers by their names. Of several on one host, those after the first have their path in it, too.
 
     Raises:
         ConfigurationError: two have one name, or one cannot be meant as it is given.
     """
     named: dict[str, RemoteServer] = {}
     for server in map(remote_server, servers):
+        if server.name in named and server.url and server.name == _host(server.url):
+            server = msgspec.structs.replace(server, name=_host(server.url) + urlsplit(server.url).path)  # noqa: PLW2901
         if server.name in named:
-            raise ConfigurationError(f"two tool servers are called {server.name!r}; give one of them another `name`")
+            raise ConfigurationError(
+                f"two tool servers are called {server.name!r}; give one of them another `name` (`--server NAME=…`)"
+            )
         named[server.name] = server
     return named
 
@@ -162,12 +171,24 @@ def _program(command: Sequence[str]) -> str:
     name = PurePath(program).name
     if name.startswith(_INTERPRETERS):
         while arguments and arguments[0].startswith("-") and arguments[0] != "-m":
+            if arguments[0] in _CODE:
+                return name
             arguments.pop(0)
         if arguments[:1] == ["-m"] and len(arguments) > 1:
-            return arguments[1]
+            return (arguments[1] in _OURS and _served(arguments[2:])) or arguments[1]
         if arguments:
             return PurePath(arguments[0]).stem or name
+    if name in _OURS:
+        return _served(arguments) or name
     return name
+
+
+def _served(arguments: Sequence[str]) -> str:
+    """Return what `hibernaut rap serve` is to serve: `ci` for `tools/ci.py:server` and `ci:server`."""
+    if list(arguments[:2]) != ["rap", "serve"]:
+        return ""
+    place = next(iter(arguments[2:3]), "").partition(":")[0]
+    return PurePath(place).stem if place.endswith(".py") else place
 
 
 def _host(url: str) -> str:

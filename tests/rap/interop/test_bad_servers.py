@@ -168,7 +168,7 @@ async def test_calls_go_to_another_host_only_where_that_is_allowed() -> None:
             (notice,) = [line for line in await story(handle) if line.startswith("notice")]
         assert notice.startswith("notice: server_down careful: ")
         assert "is at another origin than its url; credentials are not sent there" in notice
-        assert "`RemoteServer(trust_endpoint=True)` allows it" in notice
+        assert "`RemoteServer(trust_endpoint=True)` allows it, or `trust_endpoint = true` in a .toml file" in notice
         trusting = RemoteServer(url=base.url, name="trusting", headers=secret, trust_endpoint=True)
         async with agents(trusting) as system:
             await until_owed(await tell(system, "echo", {"text": "x"}), "invoke: accepted")

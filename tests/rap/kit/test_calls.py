@@ -85,7 +85,7 @@ WRONG: list[tuple[str, dict[str, object], str]] = [
     ("greet", {"name": 7}, "Error: Not run. The arguments do not fit: Expected `str`, got `int`"),
     ("greet", {"name": "Ann", "tone": "hot"}, "Error: Not run. The arguments do not fit: Invalid enum value 'hot'"),
     ("greet", {"name": "Ann", "age": 7}, "Error: Not run. The arguments do not fit: Object contains unknown field"),
-    ("large", {"size": 9_000_000}, "Error: this was not sent: it has 9,000,0"),
+    ("large", {"size": 9_000_000}, "Error: the call was run, but its result was not sent: it has 9,000,0"),
 ]
 
 

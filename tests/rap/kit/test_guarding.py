@@ -1,9 +1,11 @@
 """What a tool server does not take: from web pages, from strangers, under a foreign name, or unreadable."""
 
+import asyncio
 import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -98,6 +100,7 @@ async def test_what_cannot_be_read_is_refused_in_words(runtime: Runtime) -> None
             ("/rap/call", a_call(runtime), {"Host": "evil.example"}, 403, "Host"),
             ("/rap/call", a_call(runtime, arguments={"commit": "x" * 2_000}), {}, 413, "2,000"),
             ("/cancel_tool_call", NOTICE + b" " * 500, {}, 413, "500"),
+            ("/close_thread", NOTICE, {"Content-Encoding": "gzip"}, 415, "compressed"),
             ("/close_thread", b"no", {}, 400, "is not JSON"),
             ("/tool_call_status", b"{}", {}, 400, "missing required field"),
             ("/rap/response/guessed", b'{"id": "c1", "selected": 0}', {"Origin": "null"}, 403, "Origin"),
@@ -111,8 +114,15 @@ async def test_what_cannot_be_read_is_refused_in_words(runtime: Runtime) -> None
             await runtime.post("/rap/call", half, {"Content-Type": "application/json; charset=utf-8"})
         ).status == 200
         assert [each["text"] for each in await runtime.gets()] == ["half \ufffd"]
-        assert (await runtime.exchange.get(f"{runtime.server}/rap/call")).status == 405
-        assert (await runtime.exchange.get(f"{runtime.server}/nowhere")).status == 404
+        for path, status in (("/rap/call", 405), ("/nowhere", 404)):
+            reply = await runtime.exchange.get(runtime.server + path)
+            assert (reply.status, json.loads(reply.body)["error"]) == (status, "request_refused")
+        address = urlsplit(runtime.server)
+        reader, writer = await asyncio.open_connection(address.hostname, address.port)
+        writer.write(b"GET /.well-known/rap-toolset HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n\r\n")
+        assert (await reader.readline()).startswith(b"HTTP/1.1 400 ")
+        writer.close()
+        await writer.wait_closed()
 
 
 async def test_without_the_secret_nothing_is_taken(runtime: Runtime) -> None:

@@ -1,6 +1,7 @@
 """`hibernaut rap serve`: a tool server that runs until it is told to stop."""
 
 import os
+import sys
 
 import click
 
@@ -9,6 +10,7 @@ from hibernaut.cli.failures import ANSWERED
 from hibernaut.cli.imports import find, load, split
 from hibernaut.cli.running import run_async
 from hibernaut.cli.stopping import stop_signals
+from hibernaut.cli.terminal import fit_for
 from hibernaut.errors import ConfigurationError
 from hibernaut.rap.kit import program
 from hibernaut.rap.kit.program import SECRET
@@ -79,4 +81,4 @@ async def _serve(server: ToolServer, host: str, port: int, kept: int | None) -> 
 
 
 def _say(line: str) -> None:
-    print(line, flush=True)
+    print(fit_for(sys.stdout, line), flush=True)

@@ -107,8 +107,9 @@ async def _import(setting: Setting, archive: Archive) -> None:
     go_on = setting.command("threads", "thaw", done.thread_id)
     click.echo(f"imported: {_threads(done.threads)} as {done.thread_id}, frozen. `{go_on}` lets them go on.")
     if done.unheard:
+        unheard = "1 call waits" if len(done.unheard) == 1 else f"{len(done.unheard):,} calls wait"
         click.echo(
-            f"warning: {len(done.unheard):,} calls wait for callbacks that this store refuses, since the one they come "
+            f"warning: {unheard} for callbacks that this store refuses, since the one they come "
             f"from has signed their tokens: {', '.join(done.unheard)}",
             err=True,
         )

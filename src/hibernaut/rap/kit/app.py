@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Route, Router
+from starlette.routing import BaseRoute, Match, Route, Router
 
 from hibernaut.errors import HibernautError, MalformedInput
 from hibernaut.messages.text import shorten
@@ -184,12 +184,22 @@ def guarded(face: Face, routes: Sequence[BaseRoute]) -> App:
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         try:
             face.guard.check_place(scope)
+            _check_path(router.routes, scope)
         except RequestRefused as error:
             await response_to(error)(scope, receive, send)
             return
         await router(scope, receive, send)
 
     return app
+
+
+def _check_path(routes: Sequence[BaseRoute], scope: Scope) -> None:
+    found = {route.matches(scope)[0] for route in routes}
+    if Match.FULL in found:
+        return
+    if Match.PARTIAL in found:
+        raise RequestRefused("this path takes another method", 405)
+    raise RequestRefused("there is nothing at this path", 404)
 
 
 def _taken() -> Response:

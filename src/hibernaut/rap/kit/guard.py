@@ -42,6 +42,8 @@ class Guard:
         Raises:
             RequestRefused.
         """
+        if len(Headers(scope=scope).getlist("host")) > 1:
+            raise RequestRefused("the request must name one host", 400)
         server = scope.get("server")
         if server is None or not is_loopback_host(str(server[0])):
             return
@@ -77,6 +79,8 @@ async def read_body(request: Request, limit: int, setting: str) -> bytes:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
         raise RequestRefused("the content type must be application/json", 415)
+    if request.headers.get("content-encoding", "identity").strip().lower() != "identity":
+        raise RequestRefused("the body must not be compressed", 415)
     announced = request.headers.get("content-length", "")
     if announced.isdigit() and len(announced) < len(str(limit)) + 3 and int(announced) > limit:
         raise TooLarge("the body", int(announced), limit, setting)
@@ -85,7 +89,7 @@ async def read_body(request: Request, limit: int, setting: str) -> bytes:
         async for chunk in request.stream():
             body += chunk
             if len(body) > limit:
-                raise TooLarge("the body", len(body), limit, setting)
+                raise TooLarge("the body", len(body), limit, setting, cut_short=True)
     except ClientDisconnect:
         raise RequestRefused("the request was broken off", 400) from None
     return bytes(body)

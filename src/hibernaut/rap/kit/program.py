@@ -5,6 +5,7 @@ import logging
 import os
 import signal
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -17,6 +18,9 @@ EMBEDDED: Final = "RAP_EMBEDDED"
 
 SECRET: Final = "RAP_SECRET"  # noqa: S105  # the name of a variable
 """Environment variable with the secret that every request must bear."""
+
+LOOK_EVERY: Final = 1_000
+"""Milliseconds between two looks whether the runtime is still there: it may be killed, and then stops nothing."""
 
 _STDOUT: Final = 1
 _STDERR: Final = 2
@@ -41,14 +45,27 @@ async def serve(
     Raises:
         ConfigurationError, StoreError: as `ToolServer.running`.
     """
+    parent = os.getppid()
     async with server.running(host, port) as address:
         if kept is not None:
-            os.write(kept, msgspec.json.encode({"port": address.port}) + b"\n")
+            with suppress(BrokenPipeError):
+                os.write(kept, msgspec.json.encode({"port": address.port}) + b"\n")
         names = ", ".join(tool.name for tool in server.tools)
         say(f"{server.name} listens at {address.url} (process {os.getpid()}, tools {names}); Ctrl-C stops")
-        await stopping.wait()
+        if kept is None:
+            await stopping.wait()
+        else:
+            await _stopped_or_left_alone(stopping, parent)
         say("stopping: what is not done is left to the next start")
     say("stopped")
+
+
+async def _stopped_or_left_alone(stopping: asyncio.Event, parent: int) -> None:
+    """Return when the program is told to stop, or when what has started it is gone."""
+    while os.getppid() == parent and not stopping.is_set():
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LOOK_EVERY / 1_000):
+                await stopping.wait()
 
 
 def run(server: "ToolServer", host: str, port: int) -> None:

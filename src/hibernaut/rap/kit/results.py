@@ -28,7 +28,7 @@ def result_of(invocation: Invocation, outcome: Outcome, *, subscription: bool = 
         body = encode(replace(result, content=tuple(parts)))
     if len(body) <= LIMITS.callback_bytes:
         return body
-    return encode(replace(blank, text=_too_large(len(body)), is_error=True))
+    return encode(replace(blank, text=_too_large("the call was run, but its result", len(body)), is_error=True))
 
 
 def event_of(
@@ -51,7 +51,7 @@ def event_of(
         part.text if isinstance(part, TextPart) else f"[image: {part.media_type}]" for part in _parts(outcome)
     )
     body = encode(event(_marked(said, is_error=outcome.is_error)))
-    return body if len(body) <= LIMITS.callback_bytes else encode(event(_too_large(len(body))))
+    return body if len(body) <= LIMITS.callback_bytes else encode(event(_too_large("an event", len(body))))
 
 
 def failed(text: str) -> Outcome:
@@ -63,8 +63,8 @@ def _marked(text: str, *, is_error: bool) -> str:
     return _ERROR + text if is_error and not text.startswith(_ERROR) else text
 
 
-def _too_large(size: int) -> str:
-    return f"{_ERROR}this was not sent: it has {size:,} bytes, and at most {LIMITS.callback_bytes:,} are taken"
+def _too_large(what: str, size: int) -> str:
+    return f"{_ERROR}{what} was not sent: it has {size:,} bytes, and at most {LIMITS.callback_bytes:,} are taken"
 
 
 def _parts(outcome: Outcome) -> list[TextPart | ImagePart]:
