@@ -82,8 +82,8 @@ servers = click.option(
     multiple=True,
     type=WORD,
     metavar="[NAME=]URL|FILE|COMMAND",
-    help="A tool server: its URL, the command that starts one, or a .toml file that says more about several (docs/rap.md). "
-    "A name before `=` tells two apart. Repeatable.",
+    help="A tool server: its URL, the command that starts one, or a .toml file that says more about several "
+    "(docs/rap.md). A name before `=` tells two apart. Repeatable.",
 )
 
 authority = click.option(

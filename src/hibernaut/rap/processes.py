@@ -212,7 +212,9 @@ class ServerProcess:
             self._pause.end()
         self._pause.begin()
         self._failure = failure
-        logger.warning("%s: %s", self._server.name, failure)
+        # Whoever asks while it starts hears why it did not.
+        level = logging.INFO if self._users and not life.started_at else logging.WARNING
+        logger.log(level, "%s: %s", self._server.name, failure)
 
     async def _revive(self) -> None:
         """Start it again after the pause if somebody waits for it; should that fail, it will be tried again."""
