@@ -138,6 +138,7 @@ def test_what_a_server_had_serves_a_new_root_while_it_is_down_even_after_a_resta
             await other.send("two")
             await it.wait_idle()
             assert "build" in {spec.name for spec in model_of(it).requests[0].tools}
+            assert "notice: server_down ci: it is switched off; what it had before serves" in await story(other)
 
     run(scenario)
 
