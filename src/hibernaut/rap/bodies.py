@@ -48,7 +48,7 @@ class Body(msgspec.Struct):
             raise Unavailable(f"the body had not come within {within / 1_000:g} s") from None
         self.whole = not more
         if len(body) > limit:
-            raise TooLarge("the callback", len(body), limit, "callback_bytes")
+            raise TooLarge("the callback", len(body), limit, "callback_bytes", cut_short=not self.whole)
         return body
 
     async def answer(self, send: Send, answer: Answer, linger: int = LINGER) -> None:
