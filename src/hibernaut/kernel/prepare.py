@@ -466,6 +466,7 @@ def _settlement(draft: Draft, content: Settlement, arrived: Delivered) -> Dispos
         draft.drop_timer(call)
         draft.inject(call, content.content, "late_result", is_error=content.is_error)
     draft.settled.append(call.id)
+    call.approval = ""
     draft.remember(call, "expired")
     why = f": {content.reason}" if content.reason else ""
     draft.notice("settled", f"{call.tool} {call.id} was answered by {content.user or 'an operator'}{why}")

@@ -129,7 +129,7 @@ def test_nobody_is_sent_where_the_runtime_sends_nobody(invoke: Invoke) -> None:
     assert "'oauth' came and was refused with 400: the url 'http://login.example/o' must begin" in login.stderr
     assert asked.exit_code == 1
     assert "the answer was not given: tool server" in asked.stderr
-    assert "is inside this machine or network, and the server is not" in asked.stderr
+    assert "is further inside this machine or network than the server may lead" in asked.stderr
 
 
 def started(*words: str, stdin: int = subprocess.DEVNULL) -> "subprocess.Popen[str]":

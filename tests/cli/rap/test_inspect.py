@@ -58,7 +58,7 @@ def test_an_endpoint_that_the_server_may_not_lead_to_is_refused_as_the_runtime_r
         server.endpoint = "http://169.254.169.254/latest"
         result = invoke("rap", "inspect", server.url)
     assert result.exit_code == 1
-    assert "its endpoint, 'http://169.254.169.254/latest', is inside this machine or network" in result.stdout
+    assert "its endpoint, 'http://169.254.169.254/latest', is further inside this machine or network" in result.stdout
 
 
 def test_a_compressed_manifest_is_said_to_be_compressed(invoke: Invoke) -> None:

@@ -91,7 +91,8 @@ async def test_an_endpoint_that_the_runtime_refuses_is_refused_and_nothing_is_se
         report = await check(server.url, Settings(only=("discovery.manifest", "errors.told"), quiet=50))
     assert [one.outcome for one in report.findings] == ["broken", "not tried"]
     assert report.findings[0].seen.endswith(
-        "is inside this machine or network, and the server is not; `RemoteServer(trust_endpoint=True)` allows it"
+        "is further inside this machine or network than the server may lead; `RemoteServer(trust_endpoint=True)` "
+        "allows it, or `trust_endpoint = true` in a .toml file"
     )
 
 
