@@ -113,6 +113,21 @@ async def test_what_goes_wrong_is_an_error_result_and_never_a_refusal(runtime: R
         assert (answer["is_error"], answer["text"][: len(text)]) == (True, text)
 
 
+async def test_a_call_that_breaks_off_by_a_defect_is_answered(
+    runtime: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(*_: object) -> None:
+        raise LookupError("a defect")
+
+    monkeypatch.setattr("hibernaut.rap.kit.calls.run_function", broken)
+    async with runtime.calling(a_server()):
+        await runtime.call("greet", {"name": "Ann"})
+        (answer,) = await runtime.gets()
+        assert not await runtime.alive()
+    assert answer["is_error"]
+    assert answer["text"].startswith("Error: greet broke off inside the server. It is unknown whether it happened")
+
+
 async def test_a_result_is_sent_whole_and_as_it_was(runtime: Runtime) -> None:
     strange = "a\x00b\u2400c \u241b"
     async with runtime.calling(a_server()):

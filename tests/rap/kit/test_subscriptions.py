@@ -3,8 +3,11 @@
 import asyncio
 from collections.abc import AsyncIterator
 
+import pytest
+
 from hibernaut import Deferred, ToolContext, ToolError, ToolEvent
 from hibernaut.rap import ToolServer
+from hibernaut.rap.kit.running import Subscription
 from tests.rap.kit.runtime import HeardClock, Runtime
 
 
@@ -137,3 +140,20 @@ async def test_a_tool_that_defers_another_call_than_its_own_is_told(runtime: Run
         await runtime.call("mixed_up", name="c2")
         (answer,) = await runtime.gets()
     assert (answer["id"], "deferred another call" in answer["text"]) == ("c2", True)
+
+
+async def test_one_that_breaks_off_by_a_defect_ends_and_says_what_is_known(
+    runtime: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = [ToolEvent("watching")]
+
+    async def broken(subscription: Subscription) -> ToolEvent:
+        return first.pop()
+
+    monkeypatch.setattr(Subscription, "next", broken)
+    async with runtime.calling(a_server()):
+        await runtime.call("watch", {"how": "ends"})
+        (last,) = await runtime.ends("c1")
+        assert not await runtime.alive()
+    said = "Error: watch broke off inside the server. It is unknown whether it happened; check before repeating it."
+    assert (last["text"], last["final"], last["sequence"]) == (said, True, 1)

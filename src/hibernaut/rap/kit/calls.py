@@ -49,6 +49,7 @@ STATE_PAUSE: Final = 1_000
 UNKNOWN: Final = (
     "The server of {tool} was stopped before it answered. It is unknown whether it happened; check before repeating it."
 )
+BROKE: Final = "{tool} broke off inside the server. It is unknown whether it happened; check before repeating it."
 DIED: Final = "The subscription has ended: the server that ran it was stopped. Call {tool} again to go on."
 GONE: Final = "there is no tool {tool} any more."
 EXPIRED: Final = "{tool} did not answer before its deadline."
@@ -209,6 +210,7 @@ class Calls:
             await self._work(call)
         except Exception:
             logger.exception("call %s of %s broke off", call.invocation.id, call.invocation.operation)
+            await self._end_as_it_stands(call.key, failed(BROKE.format(tool=call.invocation.operation)))
 
     async def _work(self, call: StoredCall) -> None:
         written = json.dumps(call.invocation.arguments, ensure_ascii=False)
@@ -293,10 +295,14 @@ class Calls:
         task.add_done_callback(self._expiring.discard)
 
     async def _end_late(self, call: StoredCall, outcome: Outcome) -> None:
-        known = await self._keep(partial(self._state.read_call, call.key))
+        await self._end_as_it_stands(call.key, outcome)
+        self._stop(call.key)
+
+    async def _end_as_it_stands(self, key: str, outcome: Outcome) -> None:
+        """End a call by what its state is now, and not by what it was when its task began."""
+        known = await self._keep(partial(self._state.read_call, key))
         if known is not None:
             await self._end(known, outcome)
-        self._stop(call.key)
 
     async def _end(self, call: StoredCall, outcome: Outcome) -> None:
         """Say how a call ended: by its result, or by the last event if it is a subscription that was confirmed."""
