@@ -1,31 +1,14 @@
 """What a system says of its threads to auditors and operators: receipts, whether they hold, and effects."""
 
-from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator
 
-from hibernaut.clock import Clock
 from hibernaut.engine.auditing import Audited, audit, published_receipts
 from hibernaut.kernel.published_receipts import PublishedReceipt
-from hibernaut.stores.protocol import Store, ThreadRow
+from hibernaut.part import SystemPart
 
 
-class AuditsThreads(ABC):
+class AuditsThreads(SystemPart):
     """The part of an `AgentSystem` that shows what was recorded, and checks it."""
-
-    @property
-    @abstractmethod
-    def store(self) -> Store: ...
-
-    @property
-    @abstractmethod
-    def clock(self) -> Clock: ...
-
-    @property
-    @abstractmethod
-    def tenant(self) -> str: ...
-
-    @abstractmethod
-    async def row(self, thread_id: str) -> ThreadRow: ...
 
     async def receipts_of(self, thread_id: str, *, payloads: bool = False) -> AsyncGenerator[PublishedReceipt, None]:
         """Yield the receipts of a thread in their published form, oldest first; `payloads`: with what pages hold.

@@ -1,13 +1,12 @@
 """Effects for operators: what is owed to the outside, how it stands, and how a call is answered by hand."""
 
 import asyncio
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Final
 
 import msgspec
 
-from hibernaut.clock import Clock
 from hibernaut.doors import check_name, refuse
 from hibernaut.engine.core import RECONCILE
 from hibernaut.engine.dispatcher import Dispatcher
@@ -20,8 +19,9 @@ from hibernaut.kernel.head import Head, decode_head
 from hibernaut.messages.inputs import InputMessage, Settlement, ToolResult
 from hibernaut.messages.parts import Content
 from hibernaut.messages.text import clean
+from hibernaut.part import SystemPart
 from hibernaut.stores.owners import this_owner
-from hibernaut.stores.protocol import EffectRow, EffectState, Outcome, Store, ThreadRow
+from hibernaut.stores.protocol import EffectRow, EffectState, Outcome
 from hibernaut.tools.results import fit
 from hibernaut.tools.tool import AnyTool
 
@@ -52,7 +52,7 @@ class OwedEffect(msgspec.Struct, frozen=True):
         return self.state == "sent" and not self.owner_lives
 
 
-class HandlesEffects(ABC):
+class HandlesEffects(SystemPart):
     """The part of an `AgentSystem` that shows what is owed to the outside, and lets operators decide."""
 
     _ids: Ids
@@ -61,22 +61,7 @@ class HandlesEffects(ABC):
 
     @property
     @abstractmethod
-    def store(self) -> Store: ...
-
-    @property
-    @abstractmethod
-    def clock(self) -> Clock: ...
-
-    @property
-    @abstractmethod
-    def tenant(self) -> str: ...
-
-    @property
-    @abstractmethod
     def feed(self) -> LiveFeed: ...
-
-    @abstractmethod
-    async def row(self, thread_id: str) -> ThreadRow: ...
 
     async def effects(self, thread_id: str | None = None) -> list[OwedEffect]:
         """Return what this tenant's threads, or one of them, owe to the outside, oldest first.

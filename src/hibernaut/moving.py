@@ -6,7 +6,7 @@ A crash leaves the tree frozen in the source, and maybe in the destination too; 
 """
 
 import asyncio
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -26,6 +26,7 @@ from hibernaut.errors import (
 from hibernaut.kernel.commit import Blob, Effect
 from hibernaut.kernel.head import decode_head
 from hibernaut.messages.inputs import decode_input
+from hibernaut.part import SystemPart
 from hibernaut.stores.archive import (
     BlobRecord,
     EffectRecord,
@@ -88,20 +89,6 @@ class Imported(msgspec.Struct, frozen=True):
 def never(_: Effect) -> bool:
     """Send no call anew."""
     return False
-
-
-async def root_row(store: Store, tenant: str, thread_id: str) -> ThreadRow:
-    """Return the root of a tree.
-
-    Raises:
-        UnknownThread: the tenant has no such thread. MalformedInput: it is no root.
-    """
-    row = await store.read_head(thread_id)
-    if row is None or row.tenant != tenant:
-        raise UnknownThread(thread_id)
-    if row.root:
-        raise MalformedInput(f"thread {thread_id} is part of the tree of {row.root}; a tree moves as a whole")
-    return row
 
 
 async def take_out(store: Store, clock: Clock, root: str) -> Archive:
@@ -340,20 +327,8 @@ class Move:
                     )
 
 
-class MovesTrees(ABC):
+class MovesTrees(SystemPart):
     """The part of an `AgentSystem` that takes trees out of its store and into it."""
-
-    @property
-    @abstractmethod
-    def store(self) -> Store: ...
-
-    @property
-    @abstractmethod
-    def clock(self) -> Clock: ...
-
-    @property
-    @abstractmethod
-    def tenant(self) -> str: ...
 
     @property
     @abstractmethod
@@ -373,7 +348,7 @@ class MovesTrees(ABC):
         Raises:
             UnknownThread. MalformedInput: it is no root. NotAtRest: it is not frozen, or a tool is at work. TooLarge.
         """
-        row = await root_row(self.store, self.tenant, thread_id)
+        row = await self._root(thread_id)
         archive = await take_out(self.store, self.clock, row.thread_id)
         await asyncio.to_thread(write_archive, archive, file, progress)
         return archive.header
@@ -428,7 +403,7 @@ class MovesTrees(ABC):
             MoveUnfinished: it is in both places, and frozen; move it again. ConfigurationError: the destination is no
                 other store, or another tenant's, or a server has no place to move to.
         """
-        row = await root_row(self.store, self.tenant, thread_id)
+        row = await self._root(thread_id)
         if isinstance(destination, MovesTrees) and destination.tenant != self.tenant:
             raise ConfigurationError(
                 f"a thread stays with its tenant, which is {self.tenant!r} here and {destination.tenant!r} there"
@@ -453,3 +428,9 @@ class MovesTrees(ABC):
             hand_over=hand_over_secrets,
         )
         return await move.run()
+
+    async def _root(self, thread_id: str) -> ThreadRow:
+        row = await self.row(thread_id)
+        if row.root:
+            raise MalformedInput(f"thread {thread_id} is part of the tree of {row.root}; a tree moves as a whole")
+        return row

@@ -52,7 +52,7 @@ from hibernaut.reach import Callbacks, Servers, configured, names_of, reach
 from hibernaut.state import ThreadState, state_of
 from hibernaut.stores.memory import MemoryStore
 from hibernaut.stores.owners import this_owner
-from hibernaut.stores.protocol import Outcome, Store, ThreadRow
+from hibernaut.stores.protocol import Outcome, Store
 from hibernaut.tools.results import fit
 from hibernaut.tools.results import outcome as outcome_of
 from hibernaut.tools.tokens import KeyRing
@@ -455,17 +455,6 @@ class AgentSystem(AuditsThreads, HandlesEffects, MovesTrees):
         await self._engine.wait_quiet()
 
     # Used by handles
-
-    async def row(self, thread_id: str) -> ThreadRow:
-        """Return a thread of this tenant as it is stored.
-
-        Raises:
-            UnknownThread: there is none.
-        """
-        row = await self.store.read_head(thread_id)
-        if row is None or row.tenant != self._defaults.tenant:
-            raise UnknownThread(thread_id)
-        return row
 
     async def user_message(
         self,
