@@ -22,7 +22,7 @@ from hibernaut.codec import pack
 from hibernaut.errors import StaleClaim
 from hibernaut.kernel.commit import Blob, NewThread, SliceCommit
 from hibernaut.kernel.head import Status
-from hibernaut.messages.inputs import EVENT, RESULT, USER, Delivered, InputMessage, encode_input, urgency
+from hibernaut.messages.inputs import EVENT, RESULT, Delivered, InputMessage, encode_input, urgency
 from hibernaut.stores.archive import MessageRecord, ThreadRecord
 from hibernaut.stores.arena import Arena
 from hibernaut.stores.known import digest_of as _digest
@@ -31,8 +31,9 @@ from hibernaut.stores.known import has as _has
 from hibernaut.stores.known import including as _with
 from hibernaut.stores.letters import SHORT, LongInbox, changed, named
 from hibernaut.stores.memory_beside import MemoryBeside
-from hibernaut.stores.memory_engines import FROZEN, Engine
+from hibernaut.stores.memory_engines import Engine
 from hibernaut.stores.memory_moves import MemoryMoves
+from hibernaut.stores.memory_threads import Letter, Thread, Wake, delivered
 from hibernaut.stores.owners import certainly_gone, process_name
 from hibernaut.stores.protocol import (
     DEAD_AFTER,
@@ -52,63 +53,7 @@ _SLACK = 64
 """Outdated entries that the queues may hold beside as many as there are current ones."""
 
 
-class _Letter(msgspec.Struct, gc=False, eq=False):
-    """A message in an inbox."""
-
-    message: InputMessage
-    accepted: int
-    due: int
-    urgency: int
-    deferred: bool = False
-
-
-_Inbox = list[_Letter] | LongInbox[_Letter] | None
-
-
-class _Wake(msgspec.Struct, frozen=True, gc=False, eq=False):
-    """The place of a thread in the queues. An entry whose ticket is not its thread's is outdated."""
-
-    moment: int
-    rank: int
-    ticket: int
-
-
-class _Thread(msgspec.Struct, gc=False, eq=False):
-    """One thread."""
-
-    thread_id: str
-    tenant: str
-    head: bytes
-    created: int
-    updated: int
-    version: int = 0
-    log: int = 0
-    """Where its last commit (page and receipt) stands in the arena."""
-    known: bytes | bytearray = b""
-    """Digests of the ids of all messages accepted so far, but for the dropped ones."""
-    status: Status = "open"
-    inbox: _Inbox = None
-    effects: tuple[str, ...] = ()
-    token: int = 0
-    tries: int = 0
-    owner: Engine | None = None
-    not_before: int = 0
-    continues: int | None = None
-    """The moment of the commit that said so."""
-    wake: _Wake | None = None
-    """None while there is nothing to do, or while a living engine has the claim."""
-
-    def is_woken_by(self, letter: _Letter) -> bool:
-        return self.owner is not FROZEN and (self.status == "open" or letter.urgency == USER)
-
-    def hand_over(self, now: int) -> tuple[Delivered, ...]:
-        """Return what a claim gives. A short inbox never holds too many for one."""
-        if isinstance(self.inbox, LongInbox):
-            return _delivered(self.inbox.hand_over(now, is_open=self.status == "open"))
-        return _delivered(letter for letter in self.inbox or () if letter.due <= now or letter.deferred)
-
-
-_Entry = tuple[int, int, _Thread]
+_Entry = tuple[int, int, Thread]
 """Moment or rank, ticket, thread."""
 
 
@@ -116,7 +61,7 @@ class MemoryStore(MemoryBeside, MemoryMoves):
     """Keeps threads in this process. See the module's text."""
 
     def __init__(self) -> None:
-        self._threads: dict[str, _Thread] = {}
+        self._threads: dict[str, Thread] = {}
         self._ready: list[_Entry] = []
         self._timers: list[_Entry] = []
         self._tickets = 0
@@ -219,7 +164,7 @@ class MemoryStore(MemoryBeside, MemoryMoves):
         if self._news:
             self._tell()
 
-    def _learn(self, thread: _Thread, learned: Iterable[bytes], forgotten: Iterable[bytes]) -> None:
+    def _learn(self, thread: Thread, learned: Iterable[bytes], forgotten: Iterable[bytes]) -> None:
         for digest in learned:
             if not _has(thread.known, digest):
                 thread.known = _with(thread.known, digest)
@@ -315,7 +260,7 @@ class MemoryStore(MemoryBeside, MemoryMoves):
 
     async def read_inbox(self, thread_id: str) -> tuple[Delivered, ...]:
         thread = self._threads.get(thread_id)
-        return () if thread is None else _delivered(thread.inbox or ())
+        return () if thread is None else delivered(thread.inbox or ())
 
     async def read_effects(self, thread_id: str | None = None) -> list[EffectRow]:
         if thread_id is None:
@@ -385,7 +330,7 @@ class MemoryStore(MemoryBeside, MemoryMoves):
     async def close(self) -> None:
         """Do nothing: what is kept stays for whoever still holds the store."""
 
-    def _add(self, made: Iterable[tuple[_Thread, bytes, bytes, str]], tenant: str | None = None) -> None:
+    def _add(self, made: Iterable[tuple[Thread, bytes, bytes, str]], tenant: str | None = None) -> None:
         for thread, digest, config, parent in made:
             if self._threads.setdefault(thread.thread_id, thread) is thread:
                 self._bytes += len(thread.head)
@@ -397,9 +342,9 @@ class MemoryStore(MemoryBeside, MemoryMoves):
                     thread.tenant = self._threads[parent].tenant
                     self._trees.add(thread.thread_id, parent)
 
-    def _restored(self, record: ThreadRecord, inbox: Sequence[tuple[MessageRecord, InputMessage]]) -> _Thread:
-        letters = [_Letter(message, one.accepted, one.due, one.urgency, one.deferred) for one, message in inbox]
-        return _Thread(
+    def _restored(self, record: ThreadRecord, inbox: Sequence[tuple[MessageRecord, InputMessage]]) -> Thread:
+        letters = [Letter(message, one.accepted, one.due, one.urgency, one.deferred) for one, message in inbox]
+        return Thread(
             record.thread_id,
             sys.intern(record.tenant),
             _exact(record.head),
@@ -414,7 +359,7 @@ class MemoryStore(MemoryBeside, MemoryMoves):
         if shelf.setdefault(digest, data) is data:
             self._bytes += len(data)
 
-    def _deliver(self, letter: _Letter, digest: bytes, now: int, *, sent: bool = False) -> Outcome:
+    def _deliver(self, letter: Letter, digest: bytes, now: int, *, sent: bool = False) -> Outcome:
         thread = self._threads.get(letter.message.thread_id)
         if thread is None:
             return Outcome.UNKNOWN
@@ -450,7 +395,7 @@ class MemoryStore(MemoryBeside, MemoryMoves):
 
     # The queues: every unclaimed thread that has something to do, or will have, stands once in `_timers` or `_ready`.
 
-    def _schedule(self, thread: _Thread, now: int = 0) -> None:
+    def _schedule(self, thread: Thread, now: int = 0) -> None:
         """Find the place of a thread in the queues anew."""
         if thread.wake is not None:
             self._withdraw(thread)
@@ -469,7 +414,7 @@ class MemoryStore(MemoryBeside, MemoryMoves):
             if self._hints:
                 self._news.append((thread.thread_id, min(level for _, level in places)))
 
-    def _bring_forward(self, thread: _Thread, letter: _Letter, now: int) -> None:
+    def _bring_forward(self, thread: Thread, letter: Letter, now: int) -> None:
         """Find its place after one more message: no later than before."""
         moment, rank = letter.due, letter.due + URGENCY_PENALTY[letter.urgency]
         wake = thread.wake
@@ -479,11 +424,11 @@ class MemoryStore(MemoryBeside, MemoryMoves):
             self._withdraw(thread)
             self._place(thread, min(moment, wake.moment), min(rank, wake.rank), now)
 
-    def _place(self, thread: _Thread, moment: int, rank: int, now: int) -> None:
+    def _place(self, thread: Thread, moment: int, rank: int, now: int) -> None:
         self._tickets += 1
         self._scheduled += 1
         moment = max(moment, thread.not_before)
-        thread.wake = _Wake(moment, rank, self._tickets)
+        thread.wake = Wake(moment, rank, self._tickets)
         if moment <= now:
             heapq.heappush(self._ready, (rank, self._tickets, thread))
         else:
@@ -493,7 +438,7 @@ class MemoryStore(MemoryBeside, MemoryMoves):
                 queue[:] = [entry for entry in queue if _is_current(entry)]
                 heapq.heapify(queue)
 
-    def _withdraw(self, thread: _Thread) -> None:
+    def _withdraw(self, thread: Thread) -> None:
         if thread.wake is not None:
             thread.wake = None
             self._scheduled -= 1
@@ -505,9 +450,9 @@ class MemoryStore(MemoryBeside, MemoryMoves):
             if thread.wake is not None and thread.wake.ticket == ticket:
                 heapq.heappush(self._ready, (thread.wake.rank, ticket, thread))
 
-    def _most_urgent(self, now: int, limit: int) -> list[_Thread]:
+    def _most_urgent(self, now: int, limit: int) -> list[Thread]:
         self._ripen(now)
-        chosen: list[_Thread] = []
+        chosen: list[Thread] = []
         while self._ready and len(chosen) < limit:
             _, ticket, thread = heapq.heappop(self._ready)
             wake = thread.wake
@@ -519,7 +464,7 @@ class MemoryStore(MemoryBeside, MemoryMoves):
                 heapq.heappush(self._timers, (wake.moment, ticket, thread))
         return chosen
 
-    def _among(self, names: Sequence[str], now: int, limit: int) -> list[_Thread]:
+    def _among(self, names: Sequence[str], now: int, limit: int) -> list[Thread]:
         found = [
             (thread.wake.rank, thread.wake.ticket, thread)
             for thread in map(self._threads.get, self._with_trees(names))
@@ -529,7 +474,7 @@ class MemoryStore(MemoryBeside, MemoryMoves):
 
     # Engines and what they hold.
 
-    def _grant(self, thread: _Thread, engine: Engine, now: int) -> Claim:
+    def _grant(self, thread: Thread, engine: Engine, now: int) -> Claim:
         self._withdraw(thread)
         if thread.owner is not None:
             thread.owner.claims.discard(thread.thread_id)
@@ -539,7 +484,7 @@ class MemoryStore(MemoryBeside, MemoryMoves):
         thread.tries += 1
         return Claim(thread.thread_id, thread.token, thread.tries, thread.version, thread.head, thread.hand_over(now))
 
-    def _held(self, claim: Claim) -> tuple[_Thread, Engine]:
+    def _held(self, claim: Claim) -> tuple[Thread, Engine]:
         thread = self._threads.get(claim.thread_id)
         if thread is None or thread.owner is None or thread.token != claim.token:
             raise StaleClaim(f"the claim {claim.token} on {claim.thread_id!r} is over")
@@ -569,7 +514,7 @@ class MemoryStore(MemoryBeside, MemoryMoves):
                 del self._engines[engine.engine_id]
         self._tell()
 
-    def _owe(self, thread: _Thread, owner: Engine, request_id: str, row: EffectRow) -> None:
+    def _owe(self, thread: Thread, owner: Engine, request_id: str, row: EffectRow) -> None:
         if request_id not in self._effects:
             self._effects[request_id] = row
             owner.effects[request_id] = None
@@ -598,21 +543,15 @@ def _exact(data: bytes) -> bytes:
     return memoryview(data).tobytes()
 
 
-def _new(new: NewThread) -> tuple[_Thread, bytes, bytes, str]:
-    thread = _Thread(new.thread_id, sys.intern(new.tenant), _exact(new.head), new.created, new.created)
+def _new(new: NewThread) -> tuple[Thread, bytes, bytes, str]:
+    thread = Thread(new.thread_id, sys.intern(new.tenant), _exact(new.head), new.created, new.created)
     return thread, new.config, _exact(new.config_body), new.parent
 
 
-def _letter(message: InputMessage, now: int, due: int) -> tuple[_Letter, bytes]:
-    return _Letter(message, now, due or now, urgency(message.content)), _digest(message.message_id)
+def _letter(message: InputMessage, now: int, due: int) -> tuple[Letter, bytes]:
+    return Letter(message, now, due or now, urgency(message.content)), _digest(message.message_id)
 
 
 def _is_current(entry: _Entry) -> bool:
     wake = entry[2].wake
     return wake is not None and wake.ticket == entry[1]
-
-
-def _delivered(letters: Iterable[_Letter]) -> tuple[Delivered, ...]:
-    return tuple(
-        [Delivered(letter.message.message_id, letter.accepted, letter.message, "", letter.due) for letter in letters]
-    )

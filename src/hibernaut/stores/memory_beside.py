@@ -1,19 +1,16 @@
 """What the store in memory keeps beside conversations: views of threads, and notes of engines."""
 
 from abc import ABC
-from typing import TYPE_CHECKING
 
 from hibernaut.stores.known import digest_of, has
+from hibernaut.stores.memory_threads import Thread
 from hibernaut.stores.protocol import MOST_VIEWS, Outcome, ViewRow, check_note
-
-if TYPE_CHECKING:
-    from hibernaut.stores.memory import _Thread
 
 
 class MemoryBeside(ABC):
     """The part of a store in memory that is about no message and no head; the rest is `hibernaut.stores.memory`."""
 
-    _threads: "dict[str, _Thread]"
+    _threads: dict[str, Thread]
     _bytes: int
     _views: dict[str, dict[str, ViewRow]]
     """Of the threads that have any."""

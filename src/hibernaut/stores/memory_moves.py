@@ -2,7 +2,6 @@
 
 from abc import abstractmethod
 from collections.abc import Collection, Container, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -32,12 +31,10 @@ from hibernaut.stores.known import digest_of as message_digest
 from hibernaut.stores.known import digests_of, including
 from hibernaut.stores.memory_beside import size_of_view
 from hibernaut.stores.memory_engines import FROZEN, Engine
+from hibernaut.stores.memory_threads import Thread
 from hibernaut.stores.memory_trees import MemoryTrees
 from hibernaut.stores.protocol import EffectRow, ViewRow
 from hibernaut.stores.references import digests_in
-
-if TYPE_CHECKING:
-    from hibernaut.stores.memory import _Thread
 
 
 class MemoryMoves(MemoryTrees):
@@ -50,7 +47,7 @@ class MemoryMoves(MemoryTrees):
     _views: dict[str, dict[str, ViewRow]]
 
     @abstractmethod
-    def _schedule(self, thread: "_Thread", now: int = 0) -> None: ...
+    def _schedule(self, thread: Thread, now: int = 0) -> None: ...
 
     @abstractmethod
     def _tell(self) -> None: ...
@@ -65,7 +62,7 @@ class MemoryMoves(MemoryTrees):
     def _keep(self, shelf: dict[bytes, bytes], digest: bytes, data: bytes) -> None: ...
 
     @abstractmethod
-    def _restored(self, record: ThreadRecord, inbox: Sequence[tuple[MessageRecord, InputMessage]]) -> "_Thread": ...
+    def _restored(self, record: ThreadRecord, inbox: Sequence[tuple[MessageRecord, InputMessage]]) -> Thread: ...
 
     async def freeze(self, root: str) -> int:
         frozen = [thread for thread in self._tree(root) if thread.owner is not FROZEN]
@@ -134,7 +131,7 @@ class MemoryMoves(MemoryTrees):
     async def keep_secret(self, secret: bytes) -> None:
         self._old_secrets[secret] = None
 
-    def _tree(self, root: str) -> "list[_Thread]":
+    def _tree(self, root: str) -> list[Thread]:
         if root not in self._threads or not self._trees.is_root(root):
             return []
         return [self._threads[name] for name in self._trees.members(root)]
@@ -152,7 +149,7 @@ class MemoryMoves(MemoryTrees):
         nobody = self._engines.setdefault("", Engine("", "", 0, set(), {}, silent=True))
         nobody.effects[request_id] = None
 
-    def _records(self, threads: "Sequence[_Thread]") -> Iterator[Record]:
+    def _records(self, threads: Sequence[Thread]) -> Iterator[Record]:
         for thread in threads:
             parent, root = self._trees.place(thread.thread_id)
             yield ThreadRecord(
@@ -186,7 +183,7 @@ class MemoryMoves(MemoryTrees):
         yield from (ConfigRecord(name, self._configs[name]) for name in referred if name in self._configs)
         yield from (BlobRecord(name, self._blobs[name]) for name in referred if name in self._blobs)
 
-    def _place_thread(self, contents: ThreadContents, thread: "_Thread", effects: Sequence[Effect]) -> None:
+    def _place_thread(self, contents: ThreadContents, thread: Thread, effects: Sequence[Effect]) -> None:
         record, name = contents.thread, contents.thread.thread_id
         self._threads[name] = thread
         thread.owner, thread.token = FROZEN, self._first_token

@@ -4,25 +4,22 @@ import heapq
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING
 
 from hibernaut.kernel.head import Status
 from hibernaut.messages.inputs import encode_input
 from hibernaut.stores.arena import Arena
 from hibernaut.stores.known import count_known
 from hibernaut.stores.memory_engines import FROZEN
+from hibernaut.stores.memory_threads import Thread
 from hibernaut.stores.protocol import EffectRow, ThreadRow
 from hibernaut.stores.references import digests_in, still_free
 from hibernaut.stores.trees import Member, Trees, prunable
-
-if TYPE_CHECKING:
-    from hibernaut.stores.memory import _Thread
 
 
 class MemoryTrees(ABC):
     """The part of a store in memory that has to do with trees; the rest is `hibernaut.stores.memory`."""
 
-    _threads: "dict[str, _Thread]"
+    _threads: dict[str, Thread]
     _configs: dict[bytes, bytes]
     _blobs: dict[bytes, bytes]
     _bytes: int
@@ -34,7 +31,7 @@ class MemoryTrees(ABC):
     """The greatest token of a thread that was removed: an old claim stays lost when its thread is made again."""
 
     @abstractmethod
-    def _withdraw(self, thread: "_Thread") -> None: ...
+    def _withdraw(self, thread: Thread) -> None: ...
 
     @abstractmethod
     def _forget_views(self, thread_id: str) -> None: ...
@@ -77,7 +74,7 @@ class MemoryTrees(ABC):
         return self._remove(list(self._trees.members(root)))
 
     async def prune(self, before: int, *, tenant: str | None = None) -> int:
-        def is_over(thread: "_Thread") -> bool:
+        def is_over(thread: Thread) -> bool:
             closed = thread.status == "closed" and thread.updated < before
             return closed and not thread.effects and thread.thread_id not in self._asking
 
@@ -97,19 +94,19 @@ class MemoryTrees(ABC):
             names += map(str, prunable(tree))
         return self._remove(names)
 
-    def _row(self, thread: "_Thread") -> ThreadRow:
+    def _row(self, thread: Thread) -> ThreadRow:
         name = thread.thread_id
         moments, place = (thread.created, thread.updated), self._trees.place(name)
         waiting, asking = len(thread.inbox or ()), self._asking.get(name, 0)
         frozen = thread.owner is FROZEN
         return ThreadRow(name, thread.tenant, thread.status, thread.head, *moments, waiting, *place, asking, frozen)
 
-    def _set_status(self, thread: "_Thread", status: Status) -> None:
+    def _set_status(self, thread: Thread, status: Status) -> None:
         if thread.status != status and "closed" in (thread.status, status):
             self._trees.count_closed(thread.thread_id, 1 if status == "closed" else -1)
         thread.status = status
 
-    def _ask(self, thread: "_Thread", questions: int) -> None:
+    def _ask(self, thread: Thread, questions: int) -> None:
         if questions:
             self._asking[thread.thread_id] = questions
         elif self._asking:
@@ -139,7 +136,7 @@ class MemoryTrees(ABC):
             self._repack()
         return len(gone)
 
-    def _contents(self, threads: "Iterable[_Thread]") -> Iterator[bytes]:
+    def _contents(self, threads: Iterable[Thread]) -> Iterator[bytes]:
         """Yield all that can refer to a blob or a configuration."""
         threads = list(threads)
         yield from (thread.head for thread in threads)
