@@ -7,13 +7,11 @@ the effect knows that it may have happened.
 """
 
 import asyncio
-import inspect
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
@@ -31,10 +29,10 @@ from hibernaut.messages.events import ToolProgress
 from hibernaut.messages.inputs import Event, InputMessage, Settlement, ToolResult, event_message
 from hibernaut.stores.protocol import EffectRow, Owner, Store
 from hibernaut.stores.protocol import Outcome as Stored
-from hibernaut.tools.context import Deferred, ToolContext, ToolEvent
-from hibernaut.tools.results import Outcome, failure
+from hibernaut.tools.context import ToolContext
+from hibernaut.tools.results import Outcome
 from hibernaut.tools.results import outcome as outcome_of
-from hibernaut.tools.threads import Threads
+from hibernaut.tools.running import Functions, Subscription
 from hibernaut.tools.tokens import Grant, KeyRing, sign
 from hibernaut.tools.tool import AnyTool
 
@@ -66,11 +64,6 @@ DIED = "#died"
 NOT_HERE = "{tool} cannot be used here: this engine keeps nothing between messages, so it cannot keep a subscription."
 
 
-_NOTHING = object()
-
-FROM_A_STRANGER = BaseException
-"""What a tool may raise and is its answer then: anything, unless it is told to end or Ctrl-C was pressed."""
-
 Ending = Callable[[], Awaitable[object]]
 """Writes down how a call ended. Doing it twice is as good as once."""
 
@@ -82,12 +75,6 @@ class _Invocation(msgspec.Struct, eq=False):
     started: bool
     task: asyncio.Task[None] | None = None
     """Where it runs, once it does."""
-
-
-class _Exit(msgspec.Struct, frozen=True):
-    """A tool wanted the process to exit."""
-
-    error: SystemExit
 
 
 class Dispatcher:
@@ -138,9 +125,7 @@ class Dispatcher:
                 end_unknown=self._end_unknown,
             )
         self._looking: asyncio.Task[None] | None = None
-        self._threads = Threads()
-        self._left_alone: set[asyncio.Task[object]] = set()
-        """Functions with a time-out; held here so that none is collected while it runs."""
+        self._functions = Functions()
 
     @property
     def running(self) -> int:
@@ -333,57 +318,12 @@ class Dispatcher:
         if tool is None:
             gone = Outcome(f"Error: there is no tool {effect.tool!r} any more.", is_error=True)
             return partial(self._store_result, effect, work.thread_id, gone)
-        limit = asyncio.timeout(tool.timeout / 1000 if tool.timeout else None)
-        try:
-            context = await self._context(tool, work, BEGINNING) if tool.signature.context_parameter else None
-            arguments = tool.keywords(effect.arguments, context)
-            if tool.timeout:
-                value = await self._value_in_time(tool, arguments, limit)
-            else:
-                value = await self._value(tool, arguments)
-            outcome = _outcome(value, effect)
-        except FROM_A_STRANGER as error:
-            outcome = self._failure(error, tool, limit)
+        takes_context = tool.signature.context_parameter is not None
+        context = await self._retry(self._context, tool, work, BEGINNING) if takes_context else None
+        outcome = await self._functions.run(tool, effect.arguments, context, effect.call_id)
         if outcome is None:
             return partial(self._store.accept_effects, [effect.request_id])
         return partial(self._store_result, effect, work.thread_id, outcome)
-
-    def _failure(self, error: BaseException, tool: AnyTool, limit: asyncio.Timeout) -> Outcome:
-        """Return what a tool's failure is as its answer. A cancellation is one when nobody asked for it."""
-        asked = isinstance(error, asyncio.CancelledError) and is_asked_to_end()
-        if asked or isinstance(error, KeyboardInterrupt | GeneratorExit):
-            raise error
-        if isinstance(error, TimeoutError) and limit.expired():
-            return _too_late(tool)
-        logger.info("tool %s failed", tool.name, exc_info=error)
-        return failure(error)
-
-    async def _value_in_time(self, tool: AnyTool, arguments: dict[str, object], limit: asyncio.Timeout) -> object:
-        """Wait for a function no longer than it may run; one that does not heed its cancellation is left to itself."""
-        task = asyncio.get_running_loop().create_task(self._value_or_exit(tool, arguments))
-        self._left_alone.add(task)
-        task.add_done_callback(self._left_alone.discard)
-        try:
-            async with limit:
-                await asyncio.wait([task])
-        finally:
-            task.cancel()
-        value = task.result()
-        if isinstance(value, _Exit):
-            raise value.error
-        return value
-
-    async def _value_or_exit(self, tool: AnyTool, arguments: dict[str, object]) -> object:
-        try:
-            return await self._value(tool, arguments)
-        except SystemExit as error:  # raised in a task of its own it would end the event loop
-            return _Exit(error)
-
-    async def _value(self, tool: AnyTool, arguments: dict[str, object]) -> object:
-        if tool.threaded:
-            return await self._threads.run(partial(tool.function, **arguments))
-        value = tool.function(**arguments)
-        return await value if inspect.isawaitable(value) else value
 
     async def _subscribe(self, tool: AnyTool, work: Work, *, started: bool) -> None:
         effect = work.effect
@@ -394,43 +334,35 @@ class Dispatcher:
         known = await self._retry(last_event, self._store, work.thread_id, effect.call_id) if started else BEGINNING
         if known.final:
             return
-        numbers, confirmed = count(known.sequence + 1), False
-        last = Outcome("The subscription has ended.")
-        limit = asyncio.timeout(tool.timeout / 1000 if tool.timeout else None)
+        subscription = Subscription(tool, effect.arguments, await self._retry(self._context, tool, work, known))
         try:
-            arguments = tool.keywords(effect.arguments, await self._context(tool, work, known))
-            async with aclosing(cast("AsyncGenerator[object, None]", tool.function(**arguments))) as values:
-                async with limit:
-                    first = await anext(values, _NOTHING)
-                if first is not _NOTHING:
-                    word = outcome_of(first.content if isinstance(first, ToolEvent) else first)
-                    # One that goes on after a restart confirms itself once more, and that is a duplicate.
-                    stored = await self._bring(effect, work.thread_id, word, subscription=True)
-                    if word.is_error and stored is not Stored.DUPLICATE:
-                        return
-                    last, confirmed = word if word.is_error else last, True
-                    if not word.is_error and await self._bring_events(tool, work, values, numbers):
-                        return
-        except FROM_A_STRANGER as error:
-            last = self._failure(error, tool, limit)
-        if confirmed or await self._bring(effect, work.thread_id, last) is Stored.DUPLICATE:
-            await self._bring_event(tool, work, last, next(numbers), final=True)
+            await self._bring_all(tool, work, subscription, count(known.sequence + 1))
+        finally:
+            await subscription.close()
 
-    async def _bring_events(
-        self, tool: AnyTool, work: Work, values: AsyncGenerator[object, None], numbers: Iterator[int]
-    ) -> bool:
-        """Bring what a subscription yields; tell whether it is over, so that nothing more has to be said."""
-        async for value in values:
-            event = value if isinstance(value, ToolEvent) else ToolEvent(value)
+    async def _bring_all(self, tool: AnyTool, work: Work, subscription: Subscription, numbers: Iterator[int]) -> None:
+        """Confirm a subscription with its first value, and bring what it yields until it is over."""
+        first = await subscription.next()
+        word = outcome_of(first.content) if first is not None else subscription.ended or Outcome("")
+        if first is None or word.is_error:
+            if await self._bring(work.effect, work.thread_id, word) is Stored.DUPLICATE:  # it was confirmed before
+                await self._bring_event(tool, work, word, next(numbers), final=True)
+            return
+        # One that goes on after a restart confirms itself once more, and that is a duplicate.
+        await self._bring(work.effect, work.thread_id, word, subscription=True)
+        while (event := await subscription.next()) is not None:
             stored = await self._bring_event(
                 tool, work, outcome_of(event.content), next(numbers), event_id=event.event_id, final=event.final
             )
             if stored in (Stored.CLOSED, Stored.UNKNOWN):
                 await self._retry(self._store.settle_effects, [work.effect.request_id])
-                return True
+                return
             if event.final:
-                return stored is not Stored.DUPLICATE
-        return False
+                if stored is not Stored.DUPLICATE:
+                    return
+                break  # an event of this id was there before, so that the last one is still to come
+        last = subscription.ended or Outcome("The subscription has ended.")
+        await self._bring_event(tool, work, last, next(numbers), final=True)
 
     async def _context(self, tool: AnyTool, work: Work, last: LastEvent) -> ToolContext:
         if self._keys is None:
@@ -581,24 +513,3 @@ def _is_repeatable(tool: AnyTool) -> bool:
 
 def _can_ask(tool: AnyTool) -> bool:
     return tool.mode == "background" and not tool.threaded
-
-
-def _outcome(value: object, effect: Effect) -> Outcome | None:
-    """Return how a call ended by what its tool returned; None when it goes on under its token."""
-    if not isinstance(value, Deferred):
-        return outcome_of(value)
-    if value.call_id == effect.call_id:
-        return None
-    return Outcome(
-        "Error: the tool deferred another call than its own, so nobody would answer this one.", is_error=True
-    )
-
-
-def _too_late(tool: AnyTool) -> Outcome:
-    return Outcome(f"Error: {tool.name} did not answer within {tool.timeout / 1000:g} s.", is_error=True)
-
-
-def is_asked_to_end() -> bool:
-    """Tell whether somebody wants the current task to end; otherwise a cancellation in it is somebody else's."""
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from hibernaut.clock import Clock
 from hibernaut.engine.compacting import Asking, Compactor, fit_sizes, pressure_on
-from hibernaut.engine.dispatcher import Dispatcher, is_asked_to_end
+from hibernaut.engine.dispatcher import Dispatcher
 from hibernaut.engine.images import fit_images
 from hibernaut.engine.launches import Launch, Launches
 from hibernaut.engine.live import LiveFeed, LiveTurn
@@ -32,6 +32,7 @@ from hibernaut.messages.stream import StreamPiece
 from hibernaut.models.errors import ConnectionLost, ModelDefect, Refused
 from hibernaut.models.protocol import Model, ModelInfo, ModelRequest, ModelSource
 from hibernaut.stores.protocol import Claim, Store
+from hibernaut.tools.running import is_asked_to_end
 from hibernaut.version import build
 
 if TYPE_CHECKING:

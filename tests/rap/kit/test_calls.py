@@ -113,13 +113,31 @@ async def test_what_goes_wrong_is_an_error_result_and_never_a_refusal(runtime: R
         assert (answer["is_error"], answer["text"][: len(text)]) == (True, text)
 
 
+async def test_a_function_that_does_not_heed_its_time_out_is_answered_all_the_same(runtime: Runtime) -> None:
+    server, released = ToolServer("desk"), asyncio.Event()
+
+    @server.tool(timeout=0.02)
+    async def deaf() -> None:
+        """Take too long, and go on."""
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            await released.wait()
+
+    async with runtime.calling(server):
+        await runtime.call("deaf")
+        (answer,) = await runtime.gets()
+        released.set()
+    assert answer["text"] == "Error: deaf did not answer within 0.02 s."
+
+
 async def test_a_call_that_breaks_off_by_a_defect_is_answered(
     runtime: Runtime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def broken(*_: object) -> None:
         raise LookupError("a defect")
 
-    monkeypatch.setattr("hibernaut.rap.kit.calls.run_function", broken)
+    monkeypatch.setattr("hibernaut.tools.running.Functions.run", broken)
     async with runtime.calling(a_server()):
         await runtime.call("greet", {"name": "Ann"})
         (answer,) = await runtime.gets()

@@ -7,7 +7,7 @@ import pytest
 
 from hibernaut import Deferred, ToolContext, ToolError, ToolEvent
 from hibernaut.rap import ToolServer
-from hibernaut.rap.kit.running import Subscription
+from hibernaut.tools.running import Subscription
 from tests.rap.kit.runtime import HeardClock, Runtime
 
 

@@ -22,15 +22,14 @@ from hibernaut.rap.kit.alarms import Alarm, Alarms
 from hibernaut.rap.kit.delivery import Delivery
 from hibernaut.rap.kit.questions import Questions
 from hibernaut.rap.kit.results import event_of, failed, result_of
-from hibernaut.rap.kit.running import Subscription, run_function
 from hibernaut.rap.kit.state import CallbackKind, Owed, State, StoredCall
 from hibernaut.rap.requests import Invocation
 from hibernaut.rap.wire import encode
 from hibernaut.tools.context import ToolContext, ToolEvent
 from hibernaut.tools.results import Outcome, failure
 from hibernaut.tools.results import outcome as outcome_of
+from hibernaut.tools.running import Functions, Subscription
 from hibernaut.tools.table import ToolTable
-from hibernaut.tools.threads import Threads
 from hibernaut.tools.tool import AnyTool
 
 logger = logging.getLogger(__name__)
@@ -83,7 +82,7 @@ class Calls:
         self._questions = questions
         self._alarms = alarms
         self._clock = clock
-        self._threads = Threads()
+        self._functions = Functions()
         self._running: dict[str, asyncio.Task[None]] = {}
         self._accepted: set[str] = set()
         """Calls that are stored and not begun: their acknowledgement is on its way."""
@@ -226,7 +225,8 @@ class Calls:
         if tool.mode == "subscription":
             await self._subscribe(tool, call, judged.arguments)
             return
-        ended = await run_function(tool, judged.arguments, self._context(tool, call), self._threads)
+        context = self._context(tool, call)
+        ended = await self._functions.run(tool, judged.arguments, context, call.invocation.id)
         if ended is None:
             await self._keep(partial(self._state.set_state, call.key, "deferred"))
         else:
