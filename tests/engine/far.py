@@ -6,13 +6,16 @@ from hibernaut.messages.text import clean
 from hibernaut.rap.arrivals import Arrival, arrive
 from hibernaut.rap.callbacks import Callback, OAuth, Result, SubscriptionEvent, UserChoice
 from hibernaut.rap.manifest import RemoteTool, Toolset
+from hibernaut.rap.replies import NoAnswer
 from hibernaut.rap.requests import CancelToolCall, CloseThread, Invocation, Selected
 from hibernaut.rap.wire import CALLBACK_PATH
 from hibernaut.reach import Callbacks
+from hibernaut.stores.memory import MemoryStore
 from hibernaut.stores.protocol import Outcome, Store
 from hibernaut.testing.clock import ManualClock
-from hibernaut.testing.tool_servers import MemoryToolServers
+from hibernaut.testing.tool_servers import MemoryToolServers, Received
 from hibernaut.tools.tokens import KeyRing, read
+from tests.engine.scenario import system
 
 SCHEMA = '{"type":"object","properties":{"commit":{"type":"string"}}}'
 
@@ -27,6 +30,10 @@ CI = Toolset(
 FORGE = Toolset("forge", "http://forge.test/call", (RemoteTool("search", "Search code.", SCHEMA),))
 
 PUBLIC = Callbacks(public="http://runtime.test", listen=False)
+
+
+DOWN = NoAnswer("http://ci.test/", "connection refused", reached=False)
+CUT = NoAnswer("http://ci.test/", "nothing within 30 s", reached=True)
 
 
 class Far:
@@ -73,3 +80,21 @@ class Far:
 
     async def authorize(self, url: str) -> Outcome:
         return await self.deliver(OAuth(group_id=self.call.group_id, id=self.call.id, auth_url=url))
+
+
+def far(*toolsets: Toolset) -> Far:
+    return Far(MemoryStore(), ManualClock(), *toolsets)
+
+
+def agents(far: Far, model: Any, *tools: Any, **more: Any) -> Any:
+    return system(model, *tools, store=far.store, clock=far.clock, servers=far.servers, callbacks=PUBLIC, **more)
+
+
+def failing(*answers: int | NoAnswer) -> Any:
+    """Answer calls one after another; everything else, and what comes later, is taken."""
+    left = list(answers)
+
+    def answering(received: Received) -> int | NoAnswer:
+        return left.pop(0) if left and isinstance(received.message, Invocation) else 200
+
+    return answering

@@ -182,7 +182,7 @@ async def test_one_that_lived_for_long_pauses_shortly() -> None:
             assert await use(process)
 
 
-async def test_one_that_dies_with_open_calls_is_started_again_by_itself() -> None:
+async def test_a35_one_that_dies_with_open_calls_is_started_again_by_itself() -> None:
     clock = ManualClock()
     with logged() as log:
         async with aclosing(ServerProcess(server(WAIT), clock, busy=needed)) as process:

@@ -180,7 +180,7 @@ async def test_calls_go_to_another_host_only_where_that_is_allowed() -> None:
 # Servers that die, and servers that take their time
 
 
-async def test_calls_that_a_server_has_lost_are_answered_at_the_next_start() -> None:
+async def test_a35_calls_that_a_server_has_lost_are_answered_at_the_next_start() -> None:
     bad, store = BadServer(), MemoryStore()
     async with bad.running() as there:
         async with agents(there.url, store=store) as system:

@@ -94,7 +94,7 @@ async def test_a_server_hears_of_the_new_address_of_a_runtime_whose_old_one_is_t
     assert desk.waited == 1
 
 
-async def test_a_subscription_outlives_the_death_of_its_server(tmp_path: Path) -> None:
+async def test_a35_a_subscription_outlives_the_death_of_its_server(tmp_path: Path) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])
