@@ -27,7 +27,7 @@ ifndef ARGS
 endif
 
 test: lint types  ## check everything that must hold before a change goes in
-	$(BIN)/pytest -n auto -m 'not long' $(ARGS)
+	$(BIN)/pytest -n 3 --dist worksteal -m 'not long' $(ARGS)
 
 lint: dev-env  ## check style, format and which floor imports which
 	$(BIN)/ruff check
