@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from hibernaut.auth import Basic, MutualTls, SigV4
 from hibernaut.cli.servers import address, load_servers
 from hibernaut.errors import ConfigurationError
-from hibernaut.rap.auth import Basic, MutualTls, SigV4
 from tests.cli.conftest import Invoke
 from tests.rap.foreign_server import ForeignServer, foreign_server
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from hibernaut.auth import Bearer
 from hibernaut.errors import ConfigurationError, MalformedInput
 from hibernaut.rap import origins
-from hibernaut.rap.auth import Bearer
 from hibernaut.rap.connections import Connections
 from hibernaut.rap.listening import Receive, Scope, Send, listening
 from hibernaut.rap.replies import NoAnswer, Reply

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from hibernaut.auth import Bearer
 from hibernaut.errors import ConfigurationError
-from hibernaut.rap.auth import Bearer
 from hibernaut.rap.origins import Zone, is_loopback_host, may_lead, origin, zone
 from hibernaut.rap.servers import RemoteServer, remote_server, servers_by_name
 

@@ -156,7 +156,7 @@ def _explained(error: str) -> str:
 
 
 def _server(written: _Server) -> RemoteServer:
-    from hibernaut.rap.auth import Basic, Bearer, MutualTls, SigV4
+    from hibernaut.auth import Basic, Bearer, MutualTls, SigV4
 
     ways: Mapping[str, Any] = {
         "bearer": Bearer(written.bearer) if written.bearer else None,

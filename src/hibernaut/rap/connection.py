@@ -9,9 +9,9 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from hibernaut.auth import Headers, MutualTls
 from hibernaut.clock import Clock
 from hibernaut.errors import ConfigurationError, HibernautError, MalformedInput, TooLarge
-from hibernaut.rap.auth import Headers, MutualTls
 from hibernaut.rap.exchange import Exchange
 from hibernaut.rap.leading import check_lead
 from hibernaut.rap.limits import WireLimits

@@ -16,8 +16,8 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from hibernaut.clock import Clock
+from hibernaut.credentials import credential
 from hibernaut.errors import ConfigurationError
-from hibernaut.rap.credentials import credential
 from hibernaut.rap.pauses import LONGEST_PAUSE, Pause
 from hibernaut.rap.printed import Printed, readable
 from hibernaut.rap.reading import shown

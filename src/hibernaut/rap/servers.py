@@ -8,9 +8,9 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from hibernaut.credentials import check_credential, is_named
 from hibernaut.errors import ConfigurationError, MalformedInput
 from hibernaut.messages.text import shorten
-from hibernaut.rap.credentials import check_credential, is_named
 from hibernaut.rap.limits import ANSWER_WITHIN, CONNECT_WITHIN, LONGEST_ADDRESS, LONGEST_NAME
 from hibernaut.rap.origins import is_loopback_host
 from hibernaut.rap.wire import check_address
@@ -53,7 +53,7 @@ class RemoteServer(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults
         command: what starts the server, as a list of arguments or as one text that is split like a shell would.
         name: what it is called, 1 to 128 characters on one line; by default the host (and port) of the URL, or the
             name of the program, or of the script or module that an interpreter runs.
-        auth: how requests are authorized, see `hibernaut.rap.auth`. Needs https, unless the server is on this machine.
+        auth: how requests are authorized, see `hibernaut.auth`. Needs https, unless the server is on this machine.
         headers: sent with every request. A value `env:NAME` is read from the environment when a request is made.
         connect_within, answer_within: milliseconds.
         trust_endpoint: the server may lead calls, and the credentials with them, to another origin, also to one

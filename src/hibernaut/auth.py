@@ -1,4 +1,4 @@
-"""How requests to a tool server are authorized.
+"""How requests to another server are authorized: to a tool server, to the provider of a model.
 
 Every text may be given as `env:NAME`: it is then read from the environment when a request is made, and never kept.
 Nothing here shows a secret when it is printed.
@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import httpx2
 
+from hibernaut.credentials import check_credential, credential, is_named
 from hibernaut.errors import ConfigurationError
-from hibernaut.rap.credentials import check_credential, credential, is_named
 
 _SIGNED: Final = frozenset({"content-type", "idempotency-key", "rap-version"})
 """Headers that a signature covers, besides the host: those that no proxy has a reason to change."""

@@ -19,8 +19,8 @@ import httpx2
 import pytest
 import trustme
 
+from hibernaut.auth import Basic, Bearer, Headers, MutualTls, SigV4
 from hibernaut.errors import ConfigurationError
-from hibernaut.rap.auth import Basic, Bearer, Headers, MutualTls, SigV4
 from hibernaut.rap.connections import Connections
 from hibernaut.rap.exchange import Exchange
 from hibernaut.rap.replies import NoAnswer
