@@ -2,6 +2,7 @@
 
     ModelError
     ├── RateLimited            too many requests; `retry_after` when the provider said so
+    │   └── Throttled          more than our own limits allow; not held against the thread
     ├── Overloaded             the provider is out of capacity
     ├── ConnectionLost         no answer, or a stream that broke or stalled
     ├── ContextOverflow        the prompt is longer than the model's window
@@ -23,6 +24,8 @@ class RetryableModelError(ModelError):
     """A failure that may pass. `retry_after` is in milliseconds, 0 when unknown."""
 
     retryable: ClassVar[bool] = True
+    counted: ClassVar[bool] = True
+    """Whether it is one of the attempts that a thread has."""
 
     def __init__(self, message: str, retry_after: int = 0) -> None:
         super().__init__(message)
@@ -33,6 +36,13 @@ class RateLimited(RetryableModelError):
     """Too many requests, or too many tokens."""
 
     code = "rate_limited"
+
+
+class Throttled(RateLimited):
+    """More than the limits allow that we have set ourselves. The provider was not asked."""
+
+    code = "throttled"
+    counted: ClassVar[bool] = False
 
 
 class Overloaded(RetryableModelError):

@@ -1,13 +1,52 @@
 """What the runtime asks of a model provider."""
 
-from collections.abc import AsyncGenerator, Sequence
-from typing import Literal, Protocol
+from collections.abc import AsyncGenerator, Callable, Sequence
+from typing import Literal, Protocol, TypeVar, cast
 
 import msgspec
 
 from hibernaut.messages.items import Item
 from hibernaut.messages.stream import StreamPiece
 from hibernaut.messages.tools import ToolSpec
+
+
+class Kept(Protocol):
+    """What a provider has made of a transcript so far, and can go on from."""
+
+    @property
+    def size(self) -> int:
+        """How many bytes it holds."""
+        ...
+
+
+K = TypeVar("K", bound=Kept)
+
+
+class Memo:
+    """What providers have made of one transcript, so that its next completion costs only what is new.
+
+    It lives exactly as long as a transcript to which nothing happens but that it grows at its end.
+    """
+
+    __slots__ = ("_kept",)
+
+    def __init__(self) -> None:
+        self._kept: dict[str, Kept] = {}
+
+    @property
+    def size(self) -> int:
+        """How many bytes it holds."""
+        return sum(kept.size for kept in self._kept.values())
+
+    def get(self, key: str, make: Callable[[], K]) -> K:
+        """Return what is kept under a key, or what `make` returns, which is then kept. A key has one type."""
+        if key not in self._kept:
+            self._kept[key] = make()
+        return cast("K", self._kept[key])
+
+    def forget(self, key: str) -> None:
+        """Drop what is kept under a key."""
+        self._kept.pop(key, None)
 
 
 class ModelRequest(msgspec.Struct, frozen=True):
@@ -25,6 +64,19 @@ class ModelRequest(msgspec.Struct, frozen=True):
     thread_id: str
     purpose: Literal["turn", "summary"] = "turn"
     """What is asked for: the thread's next turn, or a summary of its history (then there are no tools)."""
+    memo: Memo | None = None
+    """What was made of the transcript when it was shorter; None: nothing is known of it."""
+
+
+class Prices(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """What a million tokens cost, in US dollars. `cached`: read from the provider's cache; `written`: put into it."""
+
+    input: float = 0.0
+    output: float = 0.0
+    cached: float | None = None
+    """None: as much as any other input."""
+    written: float | None = None
+    """None: as much as any other input."""
 
 
 class ModelInfo(msgspec.Struct, frozen=True):
@@ -34,6 +86,11 @@ class ModelInfo(msgspec.Struct, frozen=True):
     max_output: int = 0
     images: bool = True
     """Whether it takes images; where it does not, a word stands in their place."""
+    reasoning: bool = False
+    """Whether it can think before it speaks."""
+    prompt_cache: bool = False
+    """Whether its provider keeps prompts, so that one that begins like an earlier one costs less."""
+    prices: Prices | None = None
 
 
 class Model(Protocol):
@@ -50,6 +107,39 @@ class Model(Protocol):
         Raises:
             ModelError: of the kind in `hibernaut.models.errors`, at any point of the stream.
         """
+        ...
+
+
+class ListedModel(msgspec.Struct, frozen=True):
+    """A model that a provider says it has."""
+
+    id: str
+    name: str = ""
+    """What people call it."""
+    info: ModelInfo = ModelInfo()
+
+
+class ModelProvider(Protocol):
+    """Whoever has models."""
+
+    def model(self, model_id: str) -> Model:
+        """Return a model of the provider's. Whether there is one of that id may show only when it is asked.
+
+        Raises:
+            ConfigurationError: there is none.
+        """
+        ...
+
+    async def models(self) -> Sequence[ListedModel]:
+        """Ask the provider which models it has.
+
+        Raises:
+            ModelError.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Let go of all connections."""
         ...
 
 

@@ -279,7 +279,7 @@ class ScriptedModel:
 
 class _Queue:
     def __init__(self, turns: Iterable[Playable]) -> None:
-        ready = map(_playable, turns)
+        ready = map(as_turn, turns)
         self._turns = iter(tuple(ready)) if isinstance(turns, Sequence) else ready
         self._played = 0
 
@@ -329,7 +329,8 @@ def _checked(step: Step) -> Step:
     return step
 
 
-def _playable(turn: Playable) -> ScriptedTurn:
+def as_turn(turn: Playable) -> ScriptedTurn:
+    """Return what is played as a turn: a str is said, an error is how the turn fails from the start."""
     if isinstance(turn, str):
         return say(turn)
     return fail(turn) if isinstance(turn, Exception) else turn
@@ -345,7 +346,7 @@ def _joined(parts: Iterable[Part]) -> tuple[list[Step], tuple[Step, ...]]:
         if not isinstance(part, str | ScriptedTurn):
             body.append(part)
             continue
-        taken = _playable(part)
+        taken = as_turn(part)
         ending = taken.ending
         body += (_numbered(step, calls) for step in taken.body)
         calls += sum(isinstance(step, CallStarted) for step in taken.body)
@@ -394,7 +395,7 @@ def _rechunked(step: Step, chunks: int) -> Iterable[Step]:
 async def _settled(answer: Answer | Awaitable[Answer]) -> ScriptedTurn | Iterable[Step] | AsyncGenerator[Step, None]:
     if inspect.isawaitable(answer):
         answer = await answer
-    return _playable(answer) if isinstance(answer, str | Exception) else answer
+    return as_turn(answer) if isinstance(answer, str | Exception) else answer
 
 
 async def _each(answer: ScriptedTurn | Iterable[Step] | AsyncGenerator[Step, None]) -> AsyncGenerator[Step, None]:

@@ -1,0 +1,118 @@
+"""A model behind HTTP, whatever dialect it speaks: deadlines, limits and cancellation stand here for all of them."""
+
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import AsyncExitStack, aclosing
+from typing import Final
+
+import httpx2
+import msgspec
+
+from hibernaut.messages.stream import Finish, StreamPiece
+from hibernaut.models.dialect import About, Dialect, Frame, Sent, Writer
+from hibernaut.models.endpoint import Endpoint
+from hibernaut.models.errors import ConnectionLost, InvalidRequest, OutputTruncated
+from hibernaut.models.failures import words_of
+from hibernaut.models.protocol import Memo, ModelInfo, ModelRequest
+
+LARGEST_EVENT: Final = 16 * 1024 * 1024
+"""Characters of one event of a stream."""
+
+LARGEST_ANSWER: Final = 64 * 1024 * 1024
+"""Characters of all events of one stream."""
+
+LARGEST_REFUSAL: Final = 64 * 1024
+"""Bytes of a refusal that are read."""
+
+_OK: Final = 200
+_STREAM: Final = "text/event-stream"
+
+
+class HttpModel:
+    """A model of a provider: one of its ids, asked in its dialect."""
+
+    def __init__(self, endpoint: Endpoint, dialect: Dialect, about: About) -> None:
+        self._endpoint = endpoint
+        self._dialect = dialect
+        self._about = about
+        self._key = f"{dialect.name}:{about.model_id}"
+
+    @property
+    def info(self) -> ModelInfo:
+        """What is known of it."""
+        return self._about.info
+
+    async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamPiece, None]:
+        """Make one completion."""
+        sent = self.sent(request)
+        async with AsyncExitStack() as stack:
+            throttle, clock = self._endpoint.throttle, self._endpoint.clock
+            spent = await stack.enter_async_context(throttle.admitted(len(sent.body), clock))
+            answer = await self._endpoint.answer(stack, sent)
+            await self._check(answer)
+            async for piece in await stack.enter_async_context(aclosing(self._pieces(answer))):
+                if type(piece) is Finish:
+                    spent(piece.usage)
+                yield piece
+
+    def sent(self, request: ModelRequest) -> Sent:
+        """Return what is sent for a request. Of a transcript with a memo only what is new is written.
+
+        Raises:
+            InvalidRequest: the dialect has no way to say it.
+        """
+        memo = request.memo or Memo()
+        try:
+            writer = memo.get(self._key, self._writer)
+            transcript = request.transcript
+            writer.feed(transcript[writer.items :] if writer.items else transcript)
+            return self._dialect.request(self._about, request, writer)
+        except BaseException:
+            memo.forget(self._key)  # it may have taken half an item
+            raise
+
+    def _writer(self) -> Writer:
+        return self._dialect.writer(self._about)
+
+    async def _check(self, answer: httpx2.Response) -> None:
+        kind = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if answer.status_code == _OK and kind == _STREAM:
+            return
+        name = self._endpoint.name
+        try:
+            refusal = await self._endpoint.read(answer, LARGEST_REFUSAL)
+        except httpx2.HTTPError as error:
+            raise self._endpoint.lost(error) from error
+        if answer.status_code != _OK:
+            if answer.is_redirect:
+                target = refusal.headers.get("location", "nowhere")
+                raise InvalidRequest(f"{name} leads to {target:.200}; redirects are not followed: correct the base URL")
+            raise self._dialect.failure(refusal)
+        raise InvalidRequest(
+            f"{name} at {self._endpoint.url} answers with {kind or 'something unnamed'} where a stream belongs; is "
+            f"this the base URL of its API? It says: {words_of(refusal.body)}"
+        )
+
+    async def _pieces(self, answer: httpx2.Response) -> AsyncGenerator[StreamPiece, None]:
+        reader = self._dialect.reader()
+        name = self._endpoint.name
+        try:
+            async for frame in _frames(answer):
+                for piece in reader.feed(frame):
+                    yield piece
+                    if type(piece) is Finish:
+                        return
+        except httpx2.HTTPError as error:
+            raise self._endpoint.lost(error) from error
+        except (msgspec.DecodeError, ValueError) as error:
+            raise ConnectionLost(f"{name} sent what cannot be read: {error}") from error
+        for piece in reader.end():
+            yield piece
+
+
+async def _frames(answer: httpx2.Response) -> AsyncIterator[Frame]:
+    size = 0
+    async for event in httpx2.EventSource(answer, LARGEST_EVENT):
+        size += len(event.data)
+        if size > LARGEST_ANSWER:
+            raise OutputTruncated(f"the answer has no end: more than {LARGEST_ANSWER:,} characters")
+        yield Frame(event.event, event.data)

@@ -1,0 +1,56 @@
+"""A provider of models behind HTTP."""
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import msgspec
+
+from hibernaut.models.dialect import About, Dialect
+from hibernaut.models.endpoint import Endpoint
+from hibernaut.models.errors import InvalidRequest, Overloaded
+from hibernaut.models.http_model import HttpModel
+from hibernaut.models.protocol import ListedModel
+
+MOST_PAGES: Final = 100
+"""Pages of a list of models."""
+
+_OK: Final = 200
+
+Facts = Callable[[str], About]
+"""Says what is known of the model with this id, and how it is to be asked."""
+
+
+class HttpProvider:
+    """Models behind one endpoint that speak one dialect."""
+
+    def __init__(self, endpoint: Endpoint, dialect: Dialect, facts: Facts) -> None:
+        self.endpoint = endpoint
+        self.dialect = dialect
+        self._facts = facts
+
+    def model(self, model_id: str) -> HttpModel:
+        """Return a model of the provider's; whether it exists shows when it is asked."""
+        return HttpModel(self.endpoint, self.dialect, self._facts(model_id))
+
+    async def models(self) -> Sequence[ListedModel]:
+        """Ask the provider which models it has."""
+        name, path = self.endpoint.name, self.dialect.listing
+        if not path:
+            raise InvalidRequest(f"{name} has no list of its models")
+        found: list[ListedModel] = []
+        for _ in range(MOST_PAGES):
+            reply = await self.endpoint.fetch(path)
+            if reply.status != _OK:
+                raise self.dialect.failure(reply)
+            try:
+                more, path = self.dialect.listed(reply.body)
+            except (msgspec.DecodeError, ValueError) as error:
+                raise Overloaded(f"{name} sent no list of models: {error}") from error
+            found += more
+            if not path:
+                break
+        return found
+
+    async def close(self) -> None:
+        """Let go of all connections."""
+        await self.endpoint.close()

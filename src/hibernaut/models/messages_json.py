@@ -1,0 +1,51 @@
+"""Messages of two sides as JSON text, each a list of blocks. What was written is never written anew."""
+
+from typing import Literal
+
+Side = Literal["user", "model"]
+
+
+class MessageList:
+    """A JSON array of messages that take turns, open at its end.
+
+    The last block is kept without its closing brace, so that a mark can still be added to it: what stands before the
+    mark is the same, byte for byte, however long the list becomes.
+
+    Args:
+        user, model: what a message of this side begins with, up to the first of its blocks.
+        end: what it ends with, after the last.
+    """
+
+    __slots__ = ("_chunks", "_end", "_heads", "_side", "size")
+
+    def __init__(self, user: bytes, model: bytes, end: bytes = b"]}") -> None:
+        self._heads = {"user": user, "model": model}
+        self._end = end
+        self._side: Side | None = None
+        self._chunks: list[bytes] = [b"["]
+        self.size = 1
+
+    @property
+    def side(self) -> Side | None:
+        """Who spoke last."""
+        return self._side
+
+    def add(self, side: Side, block: bytes) -> None:
+        """Add a block, a JSON object, to the message of a side. It begins one unless that side spoke last."""
+        if side == self._side:
+            opening = b"},"
+        elif self._side is None:
+            opening = self._heads[side]
+        else:
+            opening = b"}" + self._end + b"," + self._heads[side]
+        self._side = side
+        self._chunks += (opening, block[:-1])
+        self.size += len(opening) + len(block) - 1
+
+    def text(self, mark: bytes = b"") -> bytes:
+        """Return the whole array. `mark` is added to the last block: further members, with a comma before them."""
+        if self._side is None:
+            return b"[]"
+        if len(self._chunks) > 1:
+            self._chunks = [b"".join(self._chunks)]
+        return self._chunks[0] + mark + b"}" + self._end + b"]"
