@@ -1,5 +1,6 @@
 """The events of the Responses API, as pieces of a turn."""
 
+import json
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
@@ -91,7 +92,6 @@ _LAST: Final = frozenset({"response.completed", "response.incomplete", "response
 
 _event = msgspec.json.Decoder(_Event)
 _done = msgspec.json.Decoder(_Done)
-_any = msgspec.json.Decoder()
 
 
 class ResponsesReader:
@@ -212,7 +212,7 @@ def _raw_item(data: str) -> bytes:
     try:
         return bytes(_done.decode(data).item)
     except msgspec.DecodeError:  # it has half a character in it
-        return msgspec.json.encode(read_json(data, _any)["item"])
+        return json.dumps(json.loads(data)["item"], ensure_ascii=False).encode(errors="replace")
 
 
 def _usage(usage: _Usage | None) -> Usage:

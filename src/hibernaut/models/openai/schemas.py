@@ -129,7 +129,7 @@ def _qualifies(schema: Any) -> bool:
 def _strict_size(schema: Any, depth: int) -> int:
     """Return how many properties there are; -1 if the schema does not qualify."""
     kind = schema.get("type") if isinstance(schema, Mapping) else None
-    if kind not in _PLAIN_TYPES or not schema.keys() <= _STRICT or depth > _DEEPEST_STRICT:
+    if not isinstance(kind, str) or kind not in _PLAIN_TYPES or not schema.keys() <= _STRICT or depth > _DEEPEST_STRICT:
         return -1
     if kind == "array":
         return _strict_size(schema.get("items"), depth + 1)

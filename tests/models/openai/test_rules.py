@@ -1,0 +1,144 @@
+"""Each rule of OpenAI's APIs."""
+
+import pytest
+
+from hibernaut.messages.parts import Image
+from hibernaut.models.dialect import About, Settings
+from hibernaut.models.openai.pictures import ImageLimits, Pictures, media_type_of, word_for
+from hibernaut.models.openai.rules import cache_key, effort_of, error_text, fit_name, is_fit, merged, reasons
+from hibernaut.models.openai.unwanted import Unwanted
+from hibernaut.models.protocol import ModelInfo
+from hibernaut.testing.model_transcripts import GIF, png
+
+
+@pytest.mark.parametrize(
+    "model,wanted",
+    [
+        ("o3", True),
+        ("o4-mini-2025-04-16", True),
+        ("gpt-5", True),
+        ("gpt-5.2-codex", True),
+        ("gpt-6", True),
+        ("openai/gpt-5-mini", True),
+        ("ft:gpt-5-nano:us", True),
+        ("gpt-oss-120b", True),
+        ("gpt-5-chat-latest", False),
+        ("gpt-4.1", False),
+        ("gpt-4o", False),
+        ("gpt-35-turbo", False),
+        ("chatgpt-4o-latest", False),
+        ("omni", False),
+    ],
+)
+def test_an_id_tells_whether_a_model_reasons(model: str, wanted: bool) -> None:
+    assert reasons(About(model)) is wanted
+    assert reasons(About(model, ModelInfo(reasoning=True)))
+
+
+@pytest.mark.parametrize(
+    "model,effort,wanted",
+    [
+        ("gpt-5", "", ""),
+        ("gpt-5", "high", "high"),
+        ("gpt-5", "none", "minimal"),
+        ("gpt-5-mini-2025-08-07", "none", "minimal"),
+        ("gpt-5.1", "none", "none"),
+        ("gpt-5.2-codex", "none", "low"),
+        ("gpt-5-pro", "none", "low"),
+        ("o3", "none", "low"),
+        ("o4-mini", "medium", "medium"),
+    ],
+)
+def test_a_model_that_cannot_but_think_is_asked_for_the_least(model: str, effort: str, wanted: str) -> None:
+    assert effort_of(About(model, settings=Settings(effort=effort))) == wanted  # type: ignore[arg-type]
+
+
+def test_names_of_long_ago_fit_and_stay_different() -> None:
+    names = ["look", "fs.read", "fs/read", "größe", "y" * 65, "y" * 66, "", "a b", "x" * 64]
+    made = [fit_name(name) for name in names]
+    assert all(map(is_fit, made))
+    assert len(set(made)) == len(names)
+    assert made[0] == "look"
+    assert made[-1] == "x" * 64
+
+
+def test_a_key_of_the_cache_is_short() -> None:
+    assert cache_key("th_1") == "th_1"
+    assert len(cache_key("t" * 65)) == 64
+    assert len(cache_key("größe")) == 64
+
+
+def test_what_a_user_gives_wins_and_objects_are_merged() -> None:
+    own = {"a": 1, "reasoning": {"effort": "low"}, "include": ["x"]}
+    given = {"a": 2, "reasoning": {"summary": "auto"}, "include": [], "b": {"c": 1}}
+    assert merged(own, given) == {
+        "a": 2,
+        "reasoning": {"effort": "low", "summary": "auto"},
+        "include": [],
+        "b": {"c": 1},
+    }
+
+
+def test_a_failed_result_says_so_once() -> None:
+    assert error_text("not found") == "Error: not found"
+    assert error_text("error 404") == "error 404"
+
+
+# Images
+
+MOVING = GIF[:-1] + GIF[13 + 6 : -1] + b";"
+
+
+@pytest.mark.parametrize(
+    "data,wanted",
+    [
+        (png(), "image/png"),
+        (b"\xff\xd8\xff\xe0", "image/jpeg"),
+        (GIF, "image/gif"),
+        (MOVING, ""),
+        (b"RIFF\x00\x00\x00\x00WEBPVP8 ", "image/webp"),
+        (b"RIFF\x00\x00\x00\x00WEBPVP8X\x0a\x00\x00\x00\x00" + bytes(9), "image/webp"),
+        (b"RIFF\x00\x00\x00\x00WEBPVP8X\x0a\x00\x00\x00\x02" + bytes(9), ""),
+        (b"RIFF\x00\x00\x00\x00WAVE", ""),
+        (b"<svg/>", ""),
+        (b"BM", ""),
+        (b"GIF89a", "image/gif"),
+        (GIF[:30], "image/gif"),
+        (b"", ""),
+    ],
+)
+def test_what_an_image_is_is_read_off_its_bytes(data: bytes, wanted: str) -> None:
+    assert media_type_of(data) == wanted
+
+
+def test_c25_an_image_that_would_be_refused_has_no_url() -> None:
+    pictures = Pictures(ImageLimits(count=3, each=200, together=400))
+    tiny = Image("image/tiff", png())
+    assert pictures.url(tiny).startswith("data:image/png;base64,")
+    assert pictures.url(Image("image/png", b"no picture")) == ""
+    assert pictures.url(Image("image/png", png() + bytes(200))) == ""
+    assert pictures.url(Image("image/png", url="file:///etc/passwd")) == ""
+    assert pictures.url(Image("image/png", url="https://pictures.example/a.png"))
+    assert pictures.url(tiny)
+    assert pictures.url(tiny) == "", "there are three already"
+    few = Pictures(ImageLimits(each=200, together=250))
+    assert [bool(few.url(tiny)) for _ in range(3)] == [True, True, False]
+    assert word_for(tiny) == "[image: image/tiff, which cannot be shown]"
+
+
+# Reasoning that is refused
+
+
+@pytest.mark.parametrize(
+    "code,words,wanted",
+    [
+        ("invalid_encrypted_content", "The encrypted content for item rs_12ab could not be verified.", True),
+        ("", "The encrypted content gAAA...wXBV could not be verified.", True),
+        ("invalid_encrypted_content", "It could not be read.", False),
+        ("invalid_value", "The item rs_12ab is odd.", False),
+    ],
+)
+def test_a_refusal_of_reasoning_is_learned_from_if_it_says_which(code: str, words: str, wanted: bool) -> None:
+    unwanted = Unwanted()
+    assert unwanted.learn(code, words) is wanted
+    assert unwanted.version == wanted
