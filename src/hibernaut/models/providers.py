@@ -6,17 +6,13 @@ from collections.abc import Callable, Mapping
 from importlib.metadata import entry_points
 from typing import Final
 
-import httpx2
 import msgspec
 
-from hibernaut.auth import Headers
 from hibernaut.clock import Clock, SystemClock
 from hibernaut.errors import ConfigurationError
 from hibernaut.models.catalogue import known
 from hibernaut.models.configuration import FILE, Configuration, ModelSettings, ProviderSettings
-from hibernaut.models.endpoint import Endpoint
 from hibernaut.models.protocol import Model, ModelProvider
-from hibernaut.models.throttle import Throttle
 
 logger = logging.getLogger(__name__)
 
@@ -38,22 +34,6 @@ class Wanted(msgspec.Struct, frozen=True):
     name: str
     settings: ProviderSettings
     clock: Clock
-
-    def endpoint(self, url: str, auth: httpx2.Auth | None = None, headers: Mapping[str, str] | None = None) -> Endpoint:
-        """Return the connection to it: `url` and `auth` count where the settings name none."""
-        settings = self.settings
-        return Endpoint(
-            self.name,
-            settings.url or url,
-            auth=auth,
-            headers={**(headers or {}), **Headers(settings.headers).read()},
-            throttle=Throttle(
-                concurrency=settings.concurrency,
-                requests_per_minute=settings.requests_per_minute,
-                tokens_per_minute=settings.tokens_per_minute,
-            ),
-            clock=self.clock,
-        )
 
 
 ProviderMaker = Callable[[Wanted], ModelProvider]
