@@ -7,6 +7,7 @@ import httpx2
 import msgspec
 
 from hibernaut.auth import Headers
+from hibernaut.errors import ConfigurationError
 from hibernaut.models.dialect import Dialect
 from hibernaut.models.endpoint import Endpoint
 from hibernaut.models.errors import InvalidRequest, Overloaded
@@ -22,13 +23,19 @@ _OK: Final = 200
 
 
 def endpoint_of(
-    wanted: Wanted, url: str, auth: httpx2.Auth | None = None, headers: Mapping[str, str] | None = None
+    wanted: Wanted, *, auth: httpx2.Auth | None = None, headers: Mapping[str, str] | None = None, url: str = ""
 ) -> Endpoint:
-    """Return the connection to a provider: where its settings do not say, it is at `url` and asks with `auth`."""
+    """Return the connection to a provider; `url` counts if nobody has said where it is.
+
+    Raises:
+        ConfigurationError: nobody knows where it is.
+    """
     settings = wanted.settings
+    if not (wanted.url or url):
+        raise ConfigurationError(f'nobody knows where {wanted.name!r} is: [providers.{wanted.name}] url = "https://…"')
     return Endpoint(
         wanted.name,
-        settings.url or url,
+        wanted.url or url,
         auth=auth,
         headers={**(headers or {}), **Headers(settings.headers).read()},
         throttle=Throttle(
