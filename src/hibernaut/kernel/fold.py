@@ -207,6 +207,7 @@ def fold_failure(draft: Draft, failure: Failure) -> None:
         draft.notice("retry", f"{what}; trying again with a shorter history")
         return
     if not failure.counted:
+        head.attempts = max(1, head.attempts)  # that a thread is held up shows in this
         wait = failure.retry_after + backoff(head.salt, head.version, 1)
         head.retry = draft.timer("retry", draft.now + wait)
         return
