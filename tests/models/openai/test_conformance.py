@@ -8,13 +8,13 @@ import msgspec
 import pytest
 
 from hibernaut.messages.items import ReasoningItem
-from hibernaut.models.dialect import About, Dialect
+from hibernaut.models.dialect import Dialect
 from hibernaut.models.endpoint import Endpoint
 from hibernaut.models.http_provider import HttpProvider
 from hibernaut.models.openai.chat import ChatDialect
 from hibernaut.models.openai.responses import ResponsesDialect
 from hibernaut.models.openai.servers import SERVERS, server_of
-from hibernaut.models.protocol import Model, ModelInfo
+from hibernaut.models.protocol import About, Model
 from hibernaut.testing.model_conformance import CONTRACT, PLAYED, Check, Subject, name_of
 from hibernaut.testing.providers.openai_chat import MANNERS, ChatWire
 from hibernaut.testing.providers.openai_responses import ResponsesWire
@@ -28,8 +28,8 @@ def opener(wire: FakeWire, dialect: Dialect, model_id: str = "gpt-5") -> Opener:
     @asynccontextmanager
     async def opened(script: FakeScript) -> AsyncIterator[Model]:
         async with FakeProvider(wire, script) as fake:
-            provider = HttpProvider(Endpoint("fake", fake.url), dialect, lambda name: About(name, ModelInfo()))
-            yield provider.model(model_id)
+            provider = HttpProvider(Endpoint("fake", fake.url), dialect)
+            yield provider.model(About(model_id))
             await provider.close()
 
     return opened

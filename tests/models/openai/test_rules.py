@@ -3,11 +3,10 @@
 import pytest
 
 from hibernaut.messages.parts import Image
-from hibernaut.models.dialect import About, Settings
 from hibernaut.models.openai.pictures import ImageLimits, Pictures, media_type_of, word_for
 from hibernaut.models.openai.rules import cache_key, effort_of, error_text, fit_name, is_fit, merged, reasons
 from hibernaut.models.openai.unwanted import Unwanted
-from hibernaut.models.protocol import ModelInfo
+from hibernaut.models.protocol import About, ModelInfo, Settings
 from hibernaut.testing.model_transcripts import GIF, png
 
 

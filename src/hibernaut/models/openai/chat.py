@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from hibernaut.errors import ModelError
-from hibernaut.models.dialect import About, Refusal, Sent
+from hibernaut.models.dialect import Refusal, Sent
 from hibernaut.models.openai.address import Address
 from hibernaut.models.openai.bodies import body_of, text_of
 from hibernaut.models.openai.chat_reading import ChatReader
@@ -14,7 +14,7 @@ from hibernaut.models.openai.listing import listed
 from hibernaut.models.openai.rules import cache_key, effort_of, merged, reasons
 from hibernaut.models.openai.schemas import chat_tools
 from hibernaut.models.openai.servers import DEFAULT, Server
-from hibernaut.models.protocol import ListedModel, ModelRequest
+from hibernaut.models.protocol import About, ListedModel, ModelRequest
 
 
 class ChatDialect:

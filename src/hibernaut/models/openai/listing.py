@@ -5,7 +5,8 @@ from typing import Any, Final
 
 import msgspec
 
-from hibernaut.models.protocol import ListedModel, ModelInfo, Prices
+from hibernaut.models.prices import Prices
+from hibernaut.models.protocol import ListedModel, ModelInfo
 
 _WINDOWS: Final = ("context_length", "max_model_len", "context_window", "max_context_length", "loaded_context_length")
 """Where servers say how many tokens a model takes."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from hibernaut.errors import ModelError
-from hibernaut.models.dialect import About, Refusal, Sent
+from hibernaut.models.dialect import Refusal, Sent
 from hibernaut.models.errors import Overloaded
 from hibernaut.models.failures import words_of
 from hibernaut.models.openai.address import Address
@@ -19,7 +19,7 @@ from hibernaut.models.openai.responses_writing import ResponsesWriter
 from hibernaut.models.openai.rules import ENCRYPTED, LEAST_OUTPUT, cache_key, effort_of, merged, reasons
 from hibernaut.models.openai.schemas import response_tools
 from hibernaut.models.openai.unwanted import Unwanted
-from hibernaut.models.protocol import ListedModel, ModelRequest
+from hibernaut.models.protocol import About, ListedModel, ModelRequest
 
 
 class ResponsesDialect:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from hibernaut.codec import sha256
-from hibernaut.models.dialect import About, Effort
+from hibernaut.models.protocol import About, Effort
 
 LEAST_OUTPUT: Final = 16
 """Tokens of output below which the Responses API refuses a limit."""
