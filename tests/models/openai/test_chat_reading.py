@@ -10,6 +10,7 @@ from hibernaut.messages.events import Usage
 from hibernaut.messages.stream import Finish, ReasoningBlock, StreamPiece, TextDelta, ThinkingDelta
 from hibernaut.models.errors import ConnectionLost, ContextOverflow, InvalidRequest, Overloaded, RateLimited
 from hibernaut.models.openai.chat_reading import ChatReader
+from hibernaut.models.openai.rules import tool_names
 from tests.models.openai.streams import call_chunk, chunk, frame, piece, read, turn_of
 
 DONE = "[DONE]"
@@ -17,7 +18,7 @@ END = (chunk("stop"), DONE)
 
 
 def reading(*events: Any, thinking: str = "") -> list[StreamPiece]:
-    return read(ChatReader("chat", thinking), *events)
+    return read(ChatReader("chat", thinking, tool_names()), *events)
 
 
 def calls(*events: Any) -> list[tuple[str, str, str, bool]]:
@@ -112,7 +113,7 @@ def test_usage_is_found_wherever_it_is(events: list[Any], usage: Usage) -> None:
 
 
 def test_a_turn_ends_with_its_usage_even_if_the_server_holds_the_connection() -> None:
-    reader = ChatReader("chat", "")
+    reader = ChatReader("chat", "", tool_names())
     for event in (chunk(content="x"), chunk("stop")):
         assert Finish() not in list(reader.feed(frame(event)))
     assert list(reader.feed(frame({"choices": [], "usage": COUNTED}))) == [Finish("end", Usage(12, 3, 4))]

@@ -20,11 +20,12 @@ from hibernaut.messages.stream import (
 )
 from hibernaut.models.errors import ContextOverflow, InvalidRequest, Overloaded, RateLimited, Refused
 from hibernaut.models.openai.responses_reading import ResponsesReader
+from hibernaut.models.openai.rules import tool_names
 from tests.models.openai.streams import read, turn_of
 
 
 def reading(*events: Any) -> list[StreamPiece]:
-    return read(ResponsesReader("openai"), *events)
+    return read(ResponsesReader("openai", tool_names()), *events)
 
 
 def text(delta: str, place: int = 0) -> dict[str, Any]:
@@ -44,13 +45,18 @@ def last(kind: str = "completed", **members: Any) -> dict[str, Any]:
 
 
 CALL = {"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "look", "arguments": ""}
-USAGE = {"input_tokens": 12, "input_tokens_details": {"cached_tokens": 4}, "output_tokens": 3, "total_tokens": 15}
+USAGE = {
+    "input_tokens": 12,
+    "input_tokens_details": {"cached_tokens": 4, "cache_write_tokens": 5},
+    "output_tokens": 3,
+    "total_tokens": 15,
+}
 
 
 def test_text_arrives_as_it_comes() -> None:
     created = {"type": "response.created", "response": {"status": "in_progress", "usage": None}}
     found = reading(created, text("Hel"), text("lo"), last(usage=USAGE))
-    assert found == [TextDelta("Hel"), TextDelta("lo"), Finish("end", Usage(12, 3, 4))]
+    assert found == [TextDelta("Hel"), TextDelta("lo"), Finish("end", Usage(12, 3, 4), 5)]
 
 
 def test_two_messages_are_told_apart() -> None:

@@ -1,11 +1,15 @@
 """Each rule of OpenAI's APIs."""
 
+import re
+
+import msgspec
 import pytest
 
 from hibernaut.messages.parts import Image
-from hibernaut.models.openai.pictures import ImageLimits, Pictures, media_type_of, word_for
-from hibernaut.models.openai.rules import cache_key, effort_of, error_text, fit_name, is_fit, merged, reasons
+from hibernaut.models.openai.pictures import LIMITS, moves, shown
+from hibernaut.models.openai.rules import cache_key, effort_of, error_text, merged, object_text, reasons, tool_names
 from hibernaut.models.openai.unwanted import Unwanted
+from hibernaut.models.pictures import Album
 from hibernaut.models.protocol import About, ModelInfo, Settings
 from hibernaut.testing.model_transcripts import GIF, png
 
@@ -52,13 +56,24 @@ def test_a_model_that_cannot_but_think_is_asked_for_the_least(model: str, effort
     assert effort_of(About(model, settings=Settings(effort=effort))) == wanted  # type: ignore[arg-type]
 
 
-def test_names_of_long_ago_fit_and_stay_different() -> None:
+def test_names_on_the_wire_fit_and_stay_different() -> None:
     names = ["look", "fs.read", "fs/read", "größe", "y" * 65, "y" * 66, "", "a b", "x" * 64]
-    made = [fit_name(name) for name in names]
-    assert all(map(is_fit, made))
+    wire = tool_names()
+    made = [wire.on_wire(name) for name in names]
+    assert all(re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", name) for name in made)
     assert len(set(made)) == len(names)
-    assert made[0] == "look"
-    assert made[-1] == "x" * 64
+    assert [wire.of(name) for name in made] == names
+    assert (made[0], made[-1]) == ("look", "x" * 64)
+
+
+@pytest.mark.parametrize("written", ['{"a":1}', "{}", '{ "a" : [] }'])
+def test_arguments_that_are_an_object_stay_as_they_are(written: str) -> None:
+    assert object_text(written) == written
+
+
+@pytest.mark.parametrize("written", ["", "[1]", "null", '{"a', "look at a.txt", '"x"'])
+def test_arguments_of_an_old_history_become_an_object(written: str) -> None:
+    assert msgspec.json.decode(object_text(written)) == {"arguments": written}
 
 
 def test_a_key_of_the_cache_is_short() -> None:
@@ -91,38 +106,37 @@ MOVING = GIF[:-1] + GIF[13 + 6 : -1] + b";"
 @pytest.mark.parametrize(
     "data,wanted",
     [
-        (png(), "image/png"),
-        (b"\xff\xd8\xff\xe0", "image/jpeg"),
-        (GIF, "image/gif"),
-        (MOVING, ""),
-        (b"RIFF\x00\x00\x00\x00WEBPVP8 ", "image/webp"),
-        (b"RIFF\x00\x00\x00\x00WEBPVP8X\x0a\x00\x00\x00\x00" + bytes(9), "image/webp"),
-        (b"RIFF\x00\x00\x00\x00WEBPVP8X\x0a\x00\x00\x00\x02" + bytes(9), ""),
-        (b"RIFF\x00\x00\x00\x00WAVE", ""),
-        (b"<svg/>", ""),
-        (b"BM", ""),
-        (b"GIF89a", "image/gif"),
-        (GIF[:30], "image/gif"),
-        (b"", ""),
+        (GIF, False),
+        (MOVING, True),
+        (b"GIF89a", False),
+        (GIF[:30], False),
+        (GIF[:35], False),
+        (b"GIF89a" + bytes(20), False),
+        (b"RIFF\x00\x00\x00\x00WEBPVP8 ", False),
+        (b"RIFF\x00\x00\x00\x00WEBPVP8X\x0a\x00\x00\x00\x00" + bytes(9), False),
+        (b"RIFF\x00\x00\x00\x00WEBPVP8X\x0a\x00\x00\x00\x02" + bytes(9), True),
+        (png(), False),
+        (b"", False),
     ],
 )
-def test_what_an_image_is_is_read_off_its_bytes(data: bytes, wanted: str) -> None:
-    assert media_type_of(data) == wanted
+def test_it_is_seen_whether_a_picture_moves(data: bytes, wanted: bool) -> None:
+    assert moves(data) is wanted
 
 
-def test_c25_an_image_that_would_be_refused_has_no_url() -> None:
-    pictures = Pictures(ImageLimits(count=3, each=200, together=400))
-    tiny = Image("image/tiff", png())
-    assert pictures.url(tiny).startswith("data:image/png;base64,")
-    assert pictures.url(Image("image/png", b"no picture")) == ""
-    assert pictures.url(Image("image/png", png() + bytes(200))) == ""
-    assert pictures.url(Image("image/png", url="file:///etc/passwd")) == ""
-    assert pictures.url(Image("image/png", url="https://pictures.example/a.png"))
-    assert pictures.url(tiny)
-    assert pictures.url(tiny) == "", "there are three already"
-    few = Pictures(ImageLimits(each=200, together=250))
-    assert [bool(few.url(tiny)) for _ in range(3)] == [True, True, False]
-    assert word_for(tiny) == "[image: image/tiff, which cannot be shown]"
+def test_c25_an_image_that_would_be_refused_is_a_word() -> None:
+    album = Album(LIMITS)
+    url, word = shown(album, Image("image/tiff", png()))
+    assert (url[:22], word) == ("data:image/png;base64,", "")
+    assert shown(album, Image("", url="https://pictures.example/a.png")) == ("https://pictures.example/a.png", "")
+    for image in (
+        Image("image/png", b"no picture"),
+        Image("image/gif", MOVING),
+        Image("image/png", url="file:///etc/passwd"),
+        Image("image/png", png() + bytes(16_000_000)),
+    ):
+        url, word = shown(album, image)
+        assert url == ""
+        assert word.startswith("[an image (image/")
 
 
 # Reasoning that is refused

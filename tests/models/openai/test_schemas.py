@@ -9,7 +9,8 @@ import pytest
 from hibernaut.codec import to_json
 from hibernaut.messages.tools import ToolSpec
 from hibernaut.models.errors import InvalidRequest
-from hibernaut.models.openai.schemas import chat_tools, fitted, response_tools
+from hibernaut.models.openai.rules import tool_names
+from hibernaut.models.openai.schemas import Functions, fitted
 from hibernaut.testing.providers.openai_requests import NotTaken, check_tools
 
 LOOK = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
@@ -19,6 +20,10 @@ CLOSED = LOOK | {"additionalProperties": False}
 
 def spec(schema: Any, name: str = "look", description: str = "Looks.") -> ToolSpec:
     return ToolSpec(name, description, to_json(schema))
+
+
+def told(schema: Any, *, nested: bool = False, strict: bool = True) -> Any:
+    return msgspec.json.decode(Functions(tool_names(), nested=nested, strict=strict).json((spec(schema),)))
 
 
 ODD: list[tuple[Any, Any]] = [
@@ -40,8 +45,8 @@ ODD: list[tuple[Any, Any]] = [
 
 @pytest.mark.parametrize("schema,value", ODD)
 def test_every_schema_is_taken_and_none_is_narrowed(schema: Any, value: Any) -> None:
-    for tools, nested in ((response_tools((spec(schema),)), False), (chat_tools((spec(schema),), True), True)):
-        check_tools(msgspec.json.decode(tools), nested=nested)
+    check_tools(told(schema), nested=False)
+    check_tools(told(schema, nested=True), nested=True)
     if schema:
         with pytest.raises(NotTaken):
             check_tools([{"type": "function", "name": "look", "parameters": schema, "strict": True}], nested=False)
@@ -68,11 +73,11 @@ def test_every_schema_is_taken_and_none_is_narrowed(schema: Any, value: Any) -> 
     ],
 )
 def test_arguments_are_guaranteed_where_the_schema_allows_it(schema: Any, wanted: bool) -> None:
-    (in_responses,) = msgspec.json.decode(response_tools((spec(schema),)))
+    (in_responses,) = told(schema)
     assert in_responses["strict"] is wanted
-    (in_chat,) = msgspec.json.decode(chat_tools((spec(schema),), True))
+    (in_chat,) = told(schema, nested=True)
     assert in_chat["function"].get("strict", False) is wanted
-    (elsewhere,) = msgspec.json.decode(chat_tools((spec(schema),), False))
+    (elsewhere,) = told(schema, nested=True, strict=False)
     assert "strict" not in elsewhere["function"]
     check_tools([in_responses], nested=False)
 
@@ -84,17 +89,37 @@ def test_a_schema_that_is_deep_or_wide_is_not_guaranteed() -> None:
     names = [f"p{number}" for number in range(101)]
     wide = CLOSED | {"properties": {name: {"type": "string"} for name in names}, "required": names}
     for schema in (deep, wide):
-        (made,) = msgspec.json.decode(response_tools((spec(schema),)))
+        (made,) = told(schema)
         assert made["strict"] is False
 
 
 def test_a_tool_without_a_description_has_none() -> None:
-    (made,) = msgspec.json.decode(response_tools((spec(LOOK, description=""),)))
+    (made,) = msgspec.json.decode(
+        Functions(tool_names(), nested=False, strict=True).json((spec(LOOK, description=""),))
+    )
     assert "description" not in made
 
 
-def test_tools_that_cannot_be_offered_are_refused_before_they_are_sent() -> None:
-    with pytest.raises(InvalidRequest, match=r"'fs\.read'"):
-        response_tools((spec(LOOK, "fs.read"),))
+def test_a_tool_with_a_name_that_is_not_taken_has_another_one_on_the_wire() -> None:
+    names = tool_names()
+    (made,) = msgspec.json.decode(Functions(names, nested=False, strict=True).json((spec(LOOK, "y" * 100),)))
+    assert len(made["name"]) <= 64
+    assert names.of(made["name"]) == "y" * 100
+
+
+def test_more_tools_than_can_be_offered_are_refused_before_they_are_sent() -> None:
     with pytest.raises(InvalidRequest, match="129 tools"):
-        chat_tools(tuple(spec(LOOK, f"t{number}") for number in range(129)), False)
+        Functions(tool_names(), nested=True, strict=False).json(
+            tuple(spec(LOOK, f"t{number}") for number in range(129))
+        )
+
+
+def test_tools_are_written_once_for_each_set() -> None:
+    functions = Functions(tool_names(), nested=True, strict=False)
+    first = functions.json((spec(LOOK),))
+    assert functions.json((spec(LOOK),)) is first
+    for number in range(64):
+        functions.json((spec(LOOK, f"t{number}"),))
+    again = functions.json((spec(LOOK),))
+    assert again == first
+    assert again is not first

@@ -11,8 +11,8 @@ from hibernaut.models.openai.chat_reading import ChatReader
 from hibernaut.models.openai.chat_writing import ChatWriter
 from hibernaut.models.openai.failures import failure_of
 from hibernaut.models.openai.listing import listed
-from hibernaut.models.openai.rules import cache_key, effort_of, merged, reasons
-from hibernaut.models.openai.schemas import chat_tools
+from hibernaut.models.openai.rules import cache_key, effort_of, merged, reasons, tool_names
+from hibernaut.models.openai.schemas import Functions
 from hibernaut.models.openai.servers import DEFAULT, Server
 from hibernaut.models.protocol import About, ListedModel, ModelRequest
 
@@ -30,6 +30,8 @@ class ChatDialect:
         self._server = server
         self._name = name or f"openai-chat/{server.name}"
         self._address = address or Address()
+        self._names = tool_names()
+        self._functions = Functions(self._names, nested=True, strict=server.strict)
 
     @property
     def name(self) -> str:
@@ -38,7 +40,7 @@ class ChatDialect:
 
     def writer(self, about: About) -> ChatWriter:
         """Return a writer for a new transcript."""
-        return ChatWriter(self._server, about.model_id, self._name)
+        return ChatWriter(self._server, about.model_id, self._name, self._names)
 
     def request(self, about: About, request: ModelRequest, writer: ChatWriter) -> Sent:
         """Return what asks for a completion."""
@@ -54,14 +56,14 @@ class ChatDialect:
         first = b""
         if request.instructions:
             first = b'{"role":"system","content":' + text_of(request.instructions) + b"}"
-        members = [("messages", writer.text(first))]
+        members = [("messages", writer.text(request.transcript, first))]
         if request.tools:
-            members.insert(0, ("tools", chat_tools(request.tools, server.strict)))
+            members.insert(0, ("tools", self._functions.json(request.tools)))
         return Sent(self._address.chat(about.model_id), body_of(merged(fields, settings.parameters), *members))
 
     def reader(self) -> ChatReader:
         """Return a reader for a new answer."""
-        return ChatReader(self._name, self._server.thinking)
+        return ChatReader(self._name, self._server.thinking, self._names)
 
     def failure(self, refusal: Refusal) -> ModelError:
         """Return what an answer means that is no stream."""

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from hibernaut.messages.stream import CallDelta, CallEnded, CallStarted, StreamPiece
+from hibernaut.models.tool_names import ToolNames
 
 
 class _Call(msgspec.Struct):
@@ -30,9 +31,10 @@ class _Call(msgspec.Struct):
 
 
 class Calls:
-    """The calls of one answer."""
+    """The calls of one answer. `names`: how tools are called on the wire."""
 
-    def __init__(self) -> None:
+    def __init__(self, names: ToolNames) -> None:
+        self._names = names
         self._calls: list[_Call] = []
         self._ended = False
 
@@ -59,7 +61,7 @@ class Calls:
             return
         self._ended = True
         for call in self._calls:
-            yield from _begun(call)
+            yield from self._begun(call)
             if not cut or call.is_whole():
                 yield CallEnded(call.number)
 
@@ -76,7 +78,15 @@ class Calls:
         if text:
             call.written.append(text)
         if call.name:
-            yield from _begun(call)
+            yield from self._begun(call)
+
+    def _begun(self, call: _Call) -> Iterator[StreamPiece]:
+        if call.begun:
+            return
+        call.begun = True
+        yield CallStarted(call.number, self._names.of(call.name), call.id)
+        for text in call.written:
+            yield CallDelta(call.number, text)
 
     def _found(self, index: Any, call_id: str, name: str) -> _Call | None:
         """Return the call that a piece belongs to; None: it begins another one."""
@@ -103,15 +113,6 @@ def _begins_another(call: _Call, name: str) -> bool:
     if not name or not call.name:
         return False
     return call.is_whole() if call.written else name != call.name
-
-
-def _begun(call: _Call) -> Iterator[StreamPiece]:
-    if call.begun:
-        return
-    call.begun = True
-    yield CallStarted(call.number, call.name, call.id)
-    for text in call.written:
-        yield CallDelta(call.number, text)
 
 
 def _arguments(value: Any) -> str:

@@ -12,6 +12,7 @@ from hibernaut.models.dialect import Frame
 from hibernaut.models.json_text import read_json
 from hibernaut.models.openai.chat_calls import Calls
 from hibernaut.models.openai.failures import failure_in_stream
+from hibernaut.models.tool_names import ToolNames
 
 DETAILS: Final = "reasoning_details"
 """The field of reasoning in parts, some of them signed or encrypted."""
@@ -60,17 +61,19 @@ class ChatReader:
     Args:
         provider: what reasoning is marked with.
         thinking: the field under which reasoning is sent back; "": it is not, so it is only shown.
+        names: how tools are called on the wire.
     """
 
-    def __init__(self, provider: str, thinking: str) -> None:
+    def __init__(self, provider: str, thinking: str, names: ToolNames) -> None:
         self._provider = provider
         self._thinking = thinking
-        self._calls = Calls()
+        self._calls = Calls(names)
         self._thoughts: list[str] = []
         self._details: list[dict[str, Any]] = []
         self._reason: StopReason | None = None
         self._refused = False
         self._usage = Usage()
+        self._cached_anew = 0
         self._finished = False
 
     def feed(self, frame: Frame) -> Iterable[StreamPiece]:
@@ -91,7 +94,7 @@ class ChatReader:
         yield from self._thought()
         yield from self._calls.end(cut=self._reason == "length")
         refused = self._refused and self._reason == "end"
-        yield Finish("refused" if refused else self._reason, self._usage)
+        yield Finish("refused" if refused else self._reason, self._usage, self._cached_anew)
 
     def _read(self, chunk: _Chunk, kind: str) -> Iterator[StreamPiece]:
         error = chunk.error
@@ -101,7 +104,7 @@ class ChatReader:
             raise failure_in_stream(self._provider, error)
         usage = chunk.usage or (chunk.x_groq.get("usage") if isinstance(chunk.x_groq, Mapping) else None)
         if isinstance(usage, Mapping):
-            self._usage = _counted(usage)
+            self._usage, self._cached_anew = _counted(usage)
         for choice in chunk.choices or ():
             if not choice.index:
                 yield from self._of_choice(choice)
@@ -190,11 +193,13 @@ def _add(details: list[dict[str, Any]], part: dict[str, Any]) -> None:
             last[name] = value
 
 
-def _counted(usage: Mapping[str, Any]) -> Usage:
+def _counted(usage: Mapping[str, Any]) -> tuple[Usage, int]:
+    """Return the tokens, and how many of them were put into the provider's cache."""
     details = usage.get("prompt_tokens_details")
-    cached = details.get("cached_tokens") if isinstance(details, Mapping) else None
-    cached = cached or usage.get("prompt_cache_hit_tokens") or usage.get("cached_tokens")
-    return Usage(_number(usage.get("prompt_tokens")), _number(usage.get("completion_tokens")), _number(cached))
+    details = details if isinstance(details, Mapping) else {}
+    cached = details.get("cached_tokens") or usage.get("prompt_cache_hit_tokens") or usage.get("cached_tokens")
+    counted = Usage(_number(usage.get("prompt_tokens")), _number(usage.get("completion_tokens")), _number(cached))
+    return counted, _number(details.get("cache_write_tokens"))
 
 
 def _number(value: Any) -> int:

@@ -17,9 +17,11 @@ from hibernaut.messages.items import CallItem, Item, ReasoningItem, ResultItem, 
 from hibernaut.messages.parts import Content, Image
 from hibernaut.models.call_ids import CallIds
 from hibernaut.models.openai.bodies import json_of
-from hibernaut.models.openai.pictures import Pictures, word_for
-from hibernaut.models.openai.rules import error_text, fit_name
+from hibernaut.models.openai.pictures import shown
+from hibernaut.models.openai.rules import error_text, object_text
 from hibernaut.models.openai.servers import Server
+from hibernaut.models.pictures import Album
+from hibernaut.models.tool_names import ToolNames
 
 BRIDGE: Final = b'{"role":"assistant","content":"OK."}'
 """What stands between results and the user where a template does not let the user speak after results."""
@@ -40,16 +42,18 @@ class ChatWriter:
         server: whom it is for.
         model_id: its model.
         provider: whose reasoning is replayed.
+        names: how tools are called on the wire.
     """
 
     __slots__ = (
+        "_album",
         "_alternates",
         "_called",
         "_chunks",
         "_ids",
         "_images",
         "_last",
-        "_pictures",
+        "_names",
         "_provider",
         "_said",
         "_server",
@@ -58,12 +62,16 @@ class ChatWriter:
         "items",
     )
 
-    def __init__(self, server: Server, model_id: str, provider: str) -> None:
+    def __init__(self, server: Server, model_id: str, provider: str, names: ToolNames) -> None:
         self._server = server
         self._provider = provider
+        self._names = names
         self._alternates = bool(server.alternates) and re.match(server.alternates, model_id) is not None
+        self._album = Album(server.images)
+        self._restart()
+
+    def _restart(self) -> None:
         self._ids = CallIds(_LETTERS, "", 9) if self._alternates else CallIds()
-        self._pictures = Pictures(server.images)
         self._chunks: list[bytes] = []
         self._written = 0
         self._last = ""
@@ -95,8 +103,12 @@ class ChatWriter:
                 self._end_saying()
                 self._take(item)
 
-    def text(self, first: bytes = b"") -> bytes:
-        """Return all messages, after a first one."""
+    def text(self, transcript: Iterable[Item], first: bytes = b"") -> bytes:
+        """Return all messages, after a first one. The transcript is the one that was taken."""
+        if self._album.stale:
+            self._album.begin()
+            self._restart()
+            self.feed(transcript)
         if len(self._chunks) > 1:
             self._chunks = [b",".join(self._chunks)]
         pieces = [first] if first else []
@@ -153,8 +165,8 @@ class ChatWriter:
         return parts
 
     def _image(self, image: Image) -> str | dict[str, Any]:
-        url = self._pictures.url(image)
-        return {"type": "image_url", "image_url": {"url": url}} if url else word_for(image)
+        url, word = shown(self._album, image)
+        return {"type": "image_url", "image_url": {"url": url}} if url else word
 
     # The model's side
 
@@ -163,9 +175,9 @@ class ChatWriter:
         if isinstance(item, TextItem):
             turn.texts.append(item.text)
         elif isinstance(item, CallItem):
-            name = fit_name(item.name)
+            name = self._names.on_wire(item.name)
             self._called[item.id] = name
-            function = {"name": name, "arguments": item.arguments}
+            function = {"name": name, "arguments": object_text(item.arguments)}
             turn.calls.append({"id": self._ids.begin(item), "type": "function", "function": function})
         elif isinstance(item, ReasoningItem) and item.provider == self._provider and self._server.thinking:
             turn.think(item.data)

@@ -1,4 +1,4 @@
-"""Images as OpenAI's APIs take them. One that would be refused is left out, since it would be refused in every turn."""
+"""Pictures as OpenAI's APIs take them."""
 
 from base64 import b64encode
 from typing import Final
@@ -6,74 +6,39 @@ from typing import Final
 import msgspec
 
 from hibernaut.messages.parts import Image
+from hibernaut.models.pictures import Album, PictureLimits, word_for
 
-MEGABYTE: Final = 1024 * 1024
+LIMITS: Final = PictureLimits(
+    size=20_000_000, side=65_535, count=500, together=45_000_000, crowd=500, crowd_side=65_535
+)
+"""A request of 50 MB is refused; the rest is for text."""
+
+NO_PICTURES: Final = msgspec.structs.replace(LIMITS, media_types=frozenset(), addresses=False)
 
 _GIF_HEADER: Final = 13
 _TABLE_FOLLOWS: Final = 0x80
+_FLAGS: Final = 20
 
 
-class ImageLimits(msgspec.Struct, frozen=True):
-    """What images a request may hold. Sizes are those of the encoded images, in bytes."""
-
-    count: int = 500
-    each: int = 20 * MEGABYTE
-    together: int = 45 * MEGABYTE
-    """A request of 50 MB is refused; the rest is for text."""
-
-
-class Pictures:
-    """Turns the images of one transcript into URLs, as many as a request may hold."""
-
-    __slots__ = ("_bytes", "_count", "_limits")
-
-    def __init__(self, limits: ImageLimits) -> None:
-        self._limits = limits
-        self._count = 0
-        self._bytes = 0
-
-    def url(self, image: Image) -> str:
-        """Return the image as a URL; "" if it would be refused."""
-        url = _url(image)
-        size = self._bytes + len(url)
-        if not url or len(url) > self._limits.each or size > self._limits.together or self._count >= self._limits.count:
-            return ""
-        self._count += 1
-        self._bytes = size
-        return url
+def shown(album: Album, image: Image) -> tuple[str, str]:
+    """Return the URL of an image, or else "" and the word that stands in its place."""
+    if image.data and moves(image.data):
+        return "", word_for(image, "which moves")
+    picture = album.look(image)
+    if isinstance(picture, str):
+        return "", word_for(image, picture)
+    return (f"data:{picture.media_type};base64,{b64encode(image.data).decode()}" if image.data else image.url), ""
 
 
-def word_for(image: Image) -> str:
-    """Return what stands in the place of an image that is left out."""
-    return f"[image: {image.media_type}, which cannot be shown]"
-
-
-def media_type_of(data: bytes) -> str:
-    """Return what an image is by its bytes, whatever it is said to be; "" if it is none that can be taken.
-
-    Taken are PNG, JPEG, WebP and GIF, the last two only if they stand still.
-    """
-    if data.startswith(b"\x89PNG\r\n\x1a\n"):
-        return "image/png"
-    if data.startswith(b"\xff\xd8\xff"):
-        return "image/jpeg"
+def moves(data: bytes) -> bool:
+    """Tell whether a picture is an animation, which is refused."""
     if data.startswith((b"GIF87a", b"GIF89a")):
-        return "" if _frames(data) > 1 else "image/gif"
-    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
-        moves = data[12:16] == b"VP8X" and len(data) > 20 and data[20] & 2  # noqa: PLR2004  # the container's flags
-        return "" if moves else "image/webp"
-    return ""
-
-
-def _url(image: Image) -> str:
-    if not image.data:
-        return image.url if image.url.startswith("https://") else ""
-    media_type = media_type_of(image.data)
-    return f"data:{media_type};base64,{b64encode(image.data).decode()}" if media_type else ""
+        return _frames(data) > 1
+    return data[:4] == b"RIFF" and data[8:16] == b"WEBPVP8X" and len(data) > _FLAGS and bool(data[_FLAGS] & 2)
 
 
 def _frames(data: bytes) -> int:
-    """Count the pictures in a GIF; 0 where it breaks off before the first."""
+    """Count the pictures in a GIF."""
     if len(data) < _GIF_HEADER:
         return 0
     place = _GIF_HEADER + _table(data[10])

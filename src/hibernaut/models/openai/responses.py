@@ -16,8 +16,8 @@ from hibernaut.models.openai.failures import code_of, failure_of
 from hibernaut.models.openai.listing import listed
 from hibernaut.models.openai.responses_reading import ResponsesReader
 from hibernaut.models.openai.responses_writing import ResponsesWriter
-from hibernaut.models.openai.rules import ENCRYPTED, LEAST_OUTPUT, cache_key, effort_of, merged, reasons
-from hibernaut.models.openai.schemas import response_tools
+from hibernaut.models.openai.rules import ENCRYPTED, LEAST_OUTPUT, cache_key, effort_of, merged, reasons, tool_names
+from hibernaut.models.openai.schemas import Functions
 from hibernaut.models.openai.unwanted import Unwanted
 from hibernaut.models.protocol import About, ListedModel, ModelRequest
 
@@ -34,6 +34,8 @@ class ResponsesDialect:
         self._name = name
         self._address = address or Address()
         self._unwanted = Unwanted()
+        self._names = tool_names()
+        self._functions = Functions(self._names, nested=False, strict=True)
 
     @property
     def name(self) -> str:
@@ -42,7 +44,7 @@ class ResponsesDialect:
 
     def writer(self, about: About) -> ResponsesWriter:
         """Return a writer for a new transcript."""
-        return ResponsesWriter(self._name if reasons(about) else "", self._unwanted.keys)
+        return ResponsesWriter(self._name if reasons(about) else "", self._names, self._unwanted.keys)
 
     def request(self, about: About, request: ModelRequest, writer: ResponsesWriter) -> Sent:
         """Return what asks for a completion."""
@@ -58,16 +60,16 @@ class ResponsesDialect:
             fields["max_output_tokens"] = max(settings.max_output, LEAST_OUTPUT)
         if settings.cache:
             fields["prompt_cache_key"] = cache_key(request.tree_id or request.thread_id)
-        members = [("input", writer.text())]
+        members = [("input", writer.text(request.transcript))]
         if request.instructions:
             members.insert(0, ("instructions", text_of(request.instructions)))
         if request.tools:
-            members.insert(0, ("tools", response_tools(request.tools)))
+            members.insert(0, ("tools", self._functions.json(request.tools)))
         return Sent(self._address.responses(), body_of(merged(fields, settings.parameters), *members))
 
     def reader(self) -> ResponsesReader:
         """Return a reader for a new answer."""
-        return ResponsesReader(self._name)
+        return ResponsesReader(self._name, self._names)
 
     def failure(self, refusal: Refusal) -> ModelError:
         """Return what an answer means that is no stream."""
@@ -91,5 +93,4 @@ class ResponsesDialect:
             return
         writer.version = self._unwanted.version
         if self._unwanted.spread(self._name, request.transcript):
-            writer.restart()
-            writer.feed(request.transcript)
+            writer.again(request.transcript)

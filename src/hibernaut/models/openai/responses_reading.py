@@ -22,6 +22,7 @@ from hibernaut.models.dialect import Frame
 from hibernaut.models.json_text import read_json
 from hibernaut.models.openai.failures import failure_in_stream
 from hibernaut.models.openai.responses_writing import reasoned
+from hibernaut.models.tool_names import ToolNames
 
 _BETWEEN: Final = "\n\n"
 """What stands between two messages of one turn, and between the parts of a summary."""
@@ -46,6 +47,7 @@ class _Item(msgspec.Struct):
 
 class _CachedTokens(msgspec.Struct):
     cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
 
 
 class _Usage(msgspec.Struct):
@@ -97,8 +99,9 @@ _done = msgspec.json.Decoder(_Done)
 class ResponsesReader:
     """Reads one answer of the Responses API."""
 
-    def __init__(self, provider: str) -> None:
+    def __init__(self, provider: str, names: ToolNames) -> None:
         self._provider = provider
+        self._names = names
         self._calls: dict[int, _Call] = {}
         self._said: set[int] = set()
         """Messages of which something has come."""
@@ -159,7 +162,7 @@ class ResponsesReader:
         if item.type == "function_call" and index not in self._calls:
             self._said.clear()
             self._calls[index] = _Call()
-            yield CallStarted(index, item.name, item.call_id or item.id)
+            yield CallStarted(index, self._names.of(item.name), item.call_id or item.id)
         elif item.type == "reasoning":
             self._said.clear()
 
@@ -202,9 +205,12 @@ class ResponsesReader:
             raise failure_in_stream(self._provider, response.error or {"message": "the response failed"})
         reason: StopReason = "refused" if self._refused else "end"
         if kind == "response.incomplete" or response.status == "incomplete":
-            details = response.incomplete_details or _Details()
-            reason = "refused" if details.reason == "content_filter" else "length"
-        return Finish(reason, _usage(response.usage))
+            why = response.incomplete_details or _Details()
+            reason = "refused" if why.reason == "content_filter" else "length"
+        usage = response.usage or _Usage()
+        details = usage.input_tokens_details or _CachedTokens()
+        counted = Usage(usage.input_tokens or 0, usage.output_tokens or 0, details.cached_tokens or 0)
+        return Finish(reason, counted, details.cache_write_tokens or 0)
 
 
 def _raw_item(data: str) -> bytes:
@@ -213,10 +219,3 @@ def _raw_item(data: str) -> bytes:
         return bytes(_done.decode(data).item)
     except msgspec.DecodeError:  # it has half a character in it
         return json.dumps(json.loads(data)["item"], ensure_ascii=False).encode(errors="replace")
-
-
-def _usage(usage: _Usage | None) -> Usage:
-    if usage is None:
-        return Usage()
-    cached = (usage.input_tokens_details or _CachedTokens()).cached_tokens or 0
-    return Usage(usage.input_tokens or 0, usage.output_tokens or 0, cached)

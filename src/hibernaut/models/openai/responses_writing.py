@@ -13,8 +13,10 @@ from hibernaut.messages.items import CallItem, Item, ReasoningItem, ResultItem, 
 from hibernaut.messages.parts import Content, Image
 from hibernaut.models.call_ids import CallIds
 from hibernaut.models.openai.bodies import json_of
-from hibernaut.models.openai.pictures import ImageLimits, Pictures, word_for
-from hibernaut.models.openai.rules import error_text, fit_name
+from hibernaut.models.openai.pictures import LIMITS, shown
+from hibernaut.models.openai.rules import error_text, object_text
+from hibernaut.models.pictures import Album
+from hibernaut.models.tool_names import ToolNames
 
 
 class Reasoned(msgspec.Struct):
@@ -47,22 +49,23 @@ class ResponsesWriter:
 
     Args:
         provider: whose reasoning is replayed; "" for none.
+        names: how tools are called on the wire.
         unwanted: reasoning that the provider refuses, by its keys. What is added later counts after a new beginning.
         version: what the caller calls this state of `unwanted`.
     """
 
-    __slots__ = ("_chunks", "_ids", "_pictures", "_provider", "_unwanted", "items", "size", "version")
+    __slots__ = ("_album", "_chunks", "_ids", "_names", "_provider", "_unwanted", "items", "size", "version")
 
-    def __init__(self, provider: str, unwanted: Container[str] = (), version: int = 0) -> None:
+    def __init__(self, provider: str, names: ToolNames, unwanted: Container[str] = (), version: int = 0) -> None:
         self._provider = provider
+        self._names = names
         self._unwanted = unwanted
+        self._album = Album(LIMITS)
         self.version = version
-        self.restart()
+        self._restart()
 
-    def restart(self) -> None:
-        """Begin anew, with nothing taken."""
+    def _restart(self) -> None:
         self._ids = CallIds()
-        self._pictures = Pictures(ImageLimits())
         self._chunks: list[bytes] = []
         self.items = 0
         self.size = 0
@@ -76,8 +79,16 @@ class ResponsesWriter:
                 self._chunks += (b",", written)
                 self.size += len(written) + 1
 
-    def text(self) -> bytes:
-        """Return the whole list."""
+    def again(self, transcript: Iterable[Item]) -> None:
+        """Write the transcript anew: pictures have given way, or reasoning is not wanted any more."""
+        self._album.begin()
+        self._restart()
+        self.feed(transcript)
+
+    def text(self, transcript: Iterable[Item]) -> bytes:
+        """Return the whole list. The transcript is the one that was taken."""
+        if self._album.stale:
+            self.again(transcript)
         if len(self._chunks) > 1:
             self._chunks = [b"".join(self._chunks)]
         return b"[" + self._chunks[0][1:] + b"]" if self._chunks else b"[]"
@@ -91,7 +102,8 @@ class ResponsesWriter:
             return json_of({"role": "assistant", "content": item.text})
         if isinstance(item, CallItem):
             call_id = self._ids.begin(item)
-            call = {"call_id": call_id, "name": fit_name(item.name), "arguments": item.arguments}
+            name, arguments = self._names.on_wire(item.name), object_text(item.arguments)
+            call = {"call_id": call_id, "name": name, "arguments": arguments}
             return json_of({"type": "function_call", **call})
         if isinstance(item, ResultItem):
             content = self._content(item.content)
@@ -110,8 +122,8 @@ class ResponsesWriter:
         return [self._image(part) if isinstance(part, Image) else _text(part.text) for part in content]
 
     def _image(self, image: Image) -> dict[str, str]:
-        url = self._pictures.url(image)
-        return {"type": "input_image", "image_url": url} if url else _text(word_for(image))
+        url, word = shown(self._album, image)
+        return {"type": "input_image", "image_url": url} if url else _text(word)
 
 
 def _text(text: str) -> dict[str, str]:

@@ -4,8 +4,11 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from hibernaut.codec import sha256
+import msgspec
+
+from hibernaut.codec import sha256, to_json
 from hibernaut.models.protocol import About, Effort
+from hibernaut.models.tool_names import ToolNames
 
 LEAST_OUTPUT: Final = 16
 """Tokens of output below which the Responses API refuses a limit."""
@@ -22,8 +25,7 @@ MOST_TOOLS: Final = 128
 ENCRYPTED: Final = "reasoning.encrypted_content"
 """What `include` names, so that reasoning can be replayed to a provider that stores nothing."""
 
-_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_UNFIT: Final = re.compile(r"[^A-Za-z0-9_-]")
+_NAME: Final = r"[A-Za-z0-9_-]{1,64}"
 
 _REASONING: Final = re.compile(r"(?:.*/)?(?:ft:)?(?:o\d|gpt-[5-9]|gpt-oss|codex)(?!.*-chat)", re.IGNORECASE)
 """Ids of models that reason, as far as an id tells. Others refuse reasoning, and to be asked for it."""
@@ -34,6 +36,8 @@ _LEAST_EFFORTS: Final = (
     (re.compile(r"(?:.*/)?gpt-5(?:\.\d)?-(?:codex|pro).*", re.IGNORECASE), "low"),
 )
 """What is asked of models that cannot do without thinking."""
+
+_value = msgspec.json.Decoder()
 
 
 def reasons(about: About) -> bool:
@@ -51,17 +55,18 @@ def effort_of(about: About) -> str:
     return wanted
 
 
-def is_fit(name: str) -> bool:
-    """Tell whether a function may have this name."""
-    return _NAME.fullmatch(name) is not None
+def tool_names() -> ToolNames:
+    """Return how tools are called on the wire."""
+    return ToolNames(_NAME, LONGEST_NAME)
 
 
-def fit_name(name: str) -> str:
-    """Return the name under which a call of long ago is shown. Different names stay different."""
-    if is_fit(name):
-        return name
-    mark = sha256(name.encode()).hex()[:8]
-    return f"{_UNFIT.sub('_', name)[: LONGEST_NAME - 9]}_{mark}"
+def object_text(arguments: str) -> str:
+    """Return the arguments of a call as the text of a JSON object, whatever an old history holds."""
+    try:
+        value = _value.decode(arguments)
+    except (msgspec.DecodeError, UnicodeError):
+        value = None
+    return arguments if isinstance(value, dict) else to_json({"arguments": arguments})
 
 
 def cache_key(name: str) -> str:

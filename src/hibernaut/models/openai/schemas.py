@@ -3,7 +3,6 @@
 A schema is only ever loosened: arguments are checked against the tool's own before anything is run.
 """
 
-import functools
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -11,7 +10,12 @@ import msgspec
 
 from hibernaut.messages.tools import ToolSpec
 from hibernaut.models.errors import InvalidRequest
-from hibernaut.models.openai.rules import MOST_TOOLS, is_fit
+from hibernaut.models.openai.bodies import json_of
+from hibernaut.models.openai.rules import MOST_TOOLS
+from hibernaut.models.tool_names import ToolNames
+
+MOST_SETS: Final = 64
+"""Sets of tools that are kept as they were written."""
 
 _TOP: Final = frozenset({"allOf", "anyOf", "oneOf", "enum", "const", "not", "if", "then", "else", "$ref"})
 """What may not stand at the top of the schema of a function's parameters."""
@@ -32,43 +36,48 @@ _MANY_SCHEMAS: Final = ("allOf", "anyOf", "oneOf", "prefixItems")
 _NAMED_SCHEMAS: Final = ("properties", "$defs", "definitions", "patternProperties")
 
 
-@functools.lru_cache(maxsize=64)
-def response_tools(tools: tuple[ToolSpec, ...]) -> bytes:
-    """Return tools as the Responses API takes them. There `strict` has to be said, since it is the default."""
-    described = [
-        {"type": "function", **_function(tool), "strict": _qualifies(_schema(tool))} for tool in _checked(tools)
-    ]
-    return msgspec.json.encode(described)
+class Functions:
+    """Tools as one of the APIs takes them, written once for each set of tools.
 
+    Args:
+        names: how they are called on the wire.
+        nested: whether it is the Chat API, where a function is a member of its own.
+        strict: whether arguments can be guaranteed.
+    """
 
-@functools.lru_cache(maxsize=64)
-def chat_tools(tools: tuple[ToolSpec, ...], strict: bool) -> bytes:  # noqa: FBT001  # a key of the cache
-    """Return tools as the Chat API takes them. `strict` is said only where it holds, and where the server has it."""
-    described = []
-    for tool in _checked(tools):
-        function = _function(tool)
-        if strict and _qualifies(_schema(tool)):
+    def __init__(self, names: ToolNames, *, nested: bool, strict: bool) -> None:
+        self._names = names
+        self._nested = nested
+        self._strict = strict
+        self._written: dict[tuple[ToolSpec, ...], bytes] = {}
+
+    def json(self, tools: tuple[ToolSpec, ...]) -> bytes:
+        """Return tools as a list of functions.
+
+        Raises:
+            InvalidRequest: there are too many.
+        """
+        if len(tools) > MOST_TOOLS:
+            raise InvalidRequest(f"there are {len(tools)} tools, and at most {MOST_TOOLS} can be offered")
+        names = tuple([self._names.on_wire(tool.name) for tool in tools])
+        written = self._written.get(tools)
+        if written is None:
+            if len(self._written) >= MOST_SETS:
+                del self._written[next(iter(self._written))]
+            written = self._written[tools] = json_of([self._one(*pair) for pair in zip(names, tools, strict=True)])
+        return written
+
+    def _one(self, name: str, tool: ToolSpec) -> dict[str, Any]:
+        schema = msgspec.json.decode(tool.parameters)
+        function: dict[str, Any] = {"name": name, "parameters": fitted(schema)}
+        if tool.description:
+            function["description"] = tool.description
+        guaranteed = self._strict and _qualifies(schema)
+        if not self._nested:
+            return {"type": "function", **function, "strict": guaranteed}  # without it all would count as strict
+        if guaranteed:
             function["strict"] = True
-        described.append({"type": "function", "function": function})
-    return msgspec.json.encode(described)
-
-
-def _checked(tools: tuple[ToolSpec, ...]) -> tuple[ToolSpec, ...]:
-    for tool in tools:
-        if not is_fit(tool.name):
-            raise InvalidRequest(f"the name of the tool {tool.name!r} is not 1 to 64 of the characters A-Z a-z 0-9 _ -")
-    if len(tools) > MOST_TOOLS:
-        raise InvalidRequest(f"there are {len(tools)} tools, and at most {MOST_TOOLS} can be offered")
-    return tools
-
-
-def _function(tool: ToolSpec) -> dict[str, Any]:
-    described = {"name": tool.name, "description": tool.description, "parameters": fitted(_schema(tool))}
-    return described if tool.description else {"name": tool.name, "parameters": described["parameters"]}
-
-
-def _schema(tool: ToolSpec) -> Any:
-    return msgspec.json.decode(tool.parameters)
+        return {"type": "function", "function": function}
 
 
 def fitted(schema: Any) -> dict[str, Any]:

@@ -6,7 +6,8 @@ from typing import Any, Final
 import msgspec
 
 from hibernaut.errors import ConfigurationError
-from hibernaut.models.openai.pictures import MEGABYTE, ImageLimits
+from hibernaut.models.openai.pictures import LIMITS, NO_PICTURES
+from hibernaut.models.pictures import PictureLimits
 
 Efforts = Mapping[str, Mapping[str, Any]]
 """Which fields of a request ask for an effort; one that is missing cannot be asked for."""
@@ -35,7 +36,7 @@ class Server(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     alternates: str = ""
     """Pattern of ids of models with which the user may not speak right after results, and ids of calls are nine letters
     and digits. "": there are none."""
-    images: ImageLimits = ImageLimits()
+    images: PictureLimits = LIMITS
 
 
 def _said(*efforts: str) -> Efforts:
@@ -75,17 +76,19 @@ SERVERS: Final[Mapping[str, Server]] = {
             efforts=_SWITCHED,
             thinking="reasoning_content",
             owes_thinking=True,
-            images=ImageLimits(0),  # its messages are text
+            images=NO_PICTURES,
         ),
         Server(
             "groq",
             max_output="max_completion_tokens",
             efforts=_said(*_ALL),
-            images=ImageLimits(5, 4 * MEGABYTE, 20 * MEGABYTE),
+            images=msgspec.structs.replace(LIMITS, count=5, size=4_000_000, together=20_000_000),
         ),
         Server("llamacpp", efforts=_TEMPLATED, thinking="reasoning_content", alternates=BY_TEMPLATE),
         Server("lmstudio", efforts=_said("low", "medium", "high"), alternates=BY_TEMPLATE),
-        Server("mistral", usage=False, alternates=".*", images=ImageLimits(8, 10 * MEGABYTE)),
+        Server(
+            "mistral", usage=False, alternates=".*", images=msgspec.structs.replace(LIMITS, count=8, size=10_000_000)
+        ),
         Server("moonshot", efforts=_SWITCHED, thinking="reasoning_content", owes_thinking=True),
         Server("ollama", efforts=_said(*_ALL), thinking="reasoning", alternates=BY_TEMPLATE),
         Server("openrouter", efforts=_NESTED, thinking="reasoning_details", alternates=BY_TEMPLATE),

@@ -27,6 +27,7 @@ class Unwanted:
         self.version = 0
         """Grows whenever something was refused."""
         self._signs: list[tuple[str, str]] = []
+        """What refusals have named that was not found in a history yet."""
 
     def learn(self, code: str, words: str) -> bool:
         """Take note of a refusal, and tell whether the history can be sent without what was refused."""
@@ -44,19 +45,20 @@ class Unwanted:
         return True
 
     def spread(self, provider: str, transcript: Iterable[Item]) -> bool:
-        """Take all reasoning of a transcript for refused if some of it was; tell whether there was any."""
+        """Leave out all reasoning that stands in a transcript with some that was refused; tell whether there is any."""
         found = [item for item in transcript if isinstance(item, ReasoningItem) and item.provider == provider]
         blocks = [block for block in (reasoned(item.data) for item in found) if block is not None]
-        if not any(key_of(block) in self.keys or self._is_refused(block) for block in blocks):
-            return False
-        self.keys.update(dict.fromkeys(map(key_of, blocks)))
-        while len(self.keys) > MOST_REMEMBERED:
-            del self.keys[next(iter(self.keys))]
-        return True
+        met = {sign for sign in self._signs for block in blocks if _fits(sign, block)}
+        if met:
+            self._signs = [sign for sign in self._signs if sign not in met]
+            self.keys.update(dict.fromkeys(map(key_of, blocks)))
+            while len(self.keys) > MOST_REMEMBERED:
+                del self.keys[next(iter(self.keys))]
+        return bool(met)
 
-    def _is_refused(self, block: Reasoned) -> bool:
-        content = block.encrypted_content or ""
-        return any(
-            content.startswith(head) and content.endswith(tail) if tail else block.id == head
-            for head, tail in self._signs
-        )
+
+def _fits(sign: tuple[str, str], block: Reasoned) -> bool:
+    """Tell whether a refusal means a block: it names its id, or how its content begins and ends."""
+    head, tail = sign
+    content = block.encrypted_content or ""
+    return content.startswith(head) and content.endswith(tail) if tail else block.id == head
