@@ -36,7 +36,6 @@ from hibernaut.testing.providers.wire import Asked, Raw
 
 _FIELDS: Final = frozenset(
     {
-        "max_tokens",
         "messages",
         "model",
         "parallel_tool_calls",
