@@ -5,11 +5,13 @@ from typing import Any
 import msgspec
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 from hibernaut.errors import ConfigurationError
 from hibernaut.messages.items import CallItem, Item, ReasoningItem, ResultItem, TextItem, UserItem
 from hibernaut.messages.parts import Excerpt, Image, Text
 from hibernaut.models.openai.chat import ChatDialect
+from hibernaut.models.openai.responses import ResponsesDialect
 from hibernaut.models.openai.servers import SERVERS, server_of
 from hibernaut.models.protocol import Memo
 from hibernaut.testing.providers.openai_chat import MANNERS, ChatWire
@@ -271,6 +273,21 @@ def test_what_was_sent_is_the_beginning_of_what_is_sent_next(server: str) -> Non
     assert child.startswith(before)
 
 
+def test_a_long_transcript_is_written_alike_in_pieces_and_at_once() -> None:
+    items: list[Item] = [item for number in range(800) for item in (UserItem(f"{number}?"), TextItem(f"{number}."))]
+    for model in (chat("openai"), model_of(ResponsesDialect())):
+        for instructions in ("Be kind.", ""):
+            memo = Memo()
+            for count in (3, 1_001, 1_023, 1_025, 1_201, 1_599):
+                asked = msgspec.structs.replace(asking(*items[:count]), instructions=instructions)
+                known = msgspec.structs.replace(asked, memo=memo)
+                assert model.sent(known).body == model.sent(asked).body
+                body = body_of(model, asked)
+                assert len(body.get("messages", body.get("input"))) == count + (
+                    "messages" in body and bool(instructions)
+                )
+
+
 def test_a_message_that_still_grows_becomes_parts_when_an_image_comes() -> None:
     memo, model = Memo(), chat("openai")
     assert body_of(model, asking(HELLO, memo=memo))["messages"][1]["content"] == "Say hello."
@@ -289,8 +306,7 @@ def test_the_oldest_pictures_give_way() -> None:
     assert verdict(ChatWire("groq"), model, more) is None
 
 
-@pytest.mark.parametrize("server", MANNERS)
-@given(transcript=transcripts())
+@given(st.sampled_from(sorted(MANNERS)), transcripts())
 def test_every_valid_transcript_is_taken(server: str, transcript: list[Item]) -> None:
     assert verdict(ChatWire(server), chat(server, "a-mistral"), asking(*transcript, tools=[LOOK])) is None
 

@@ -58,7 +58,7 @@ class ChatDialect:
             first = b'{"role":"system","content":' + text_of(request.instructions) + b"}"
         members = [("messages", writer.text(request.transcript, first))]
         if request.tools:
-            members.insert(0, ("tools", self._functions.json(request.tools)))
+            members.insert(0, ("tools", [self._functions.json(request.tools)]))
         return Sent(self._address.chat(about.model_id), body_of(merged(fields, settings.parameters), *members))
 
     def reader(self) -> ChatReader:

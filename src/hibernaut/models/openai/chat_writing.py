@@ -16,7 +16,7 @@ import msgspec
 from hibernaut.messages.items import CallItem, Item, ReasoningItem, ResultItem, TextItem, UserItem
 from hibernaut.messages.parts import Content, Image
 from hibernaut.models.call_ids import CallIds
-from hibernaut.models.openai.bodies import json_of
+from hibernaut.models.openai.bodies import joined, json_of
 from hibernaut.models.openai.pictures import shown
 from hibernaut.models.openai.rules import error_text, object_text
 from hibernaut.models.openai.servers import Server
@@ -103,23 +103,19 @@ class ChatWriter:
                 self._end_saying()
                 self._take(item)
 
-    def text(self, transcript: Iterable[Item], first: bytes = b"") -> bytes:
-        """Return all messages, after a first one. The transcript is the one that was taken."""
+    def text(self, transcript: Iterable[Item], first: bytes = b"") -> list[bytes]:
+        """Return all messages after a first one, in pieces. The transcript is the one that was taken."""
         if self._album.stale:
             self._album.begin()
             self._restart()
             self.feed(transcript)
-        if len(self._chunks) > 1:
-            self._chunks = [b",".join(self._chunks)]
-        pieces = [first] if first else []
-        pieces += self._chunks
-        if self._said:
-            pieces.append(_user(self._said))
-        return b"[" + b",".join(pieces) + b"]"
+        self._chunks = joined(self._chunks, 1)
+        pieces = [*self._chunks, b",", _user(self._said)] if self._said else self._chunks
+        return [b"[", first, *pieces[0 if first else 1 :], b"]"]
 
     def _write(self, role: str, message: bytes) -> None:
         self._last = role
-        self._chunks.append(message)
+        self._chunks += (b",", message)
         self._written += len(message) + 1
 
     # The user's side

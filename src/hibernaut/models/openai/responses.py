@@ -62,9 +62,9 @@ class ResponsesDialect:
             fields["prompt_cache_key"] = cache_key(request.tree_id or request.thread_id)
         members = [("input", writer.text(request.transcript))]
         if request.instructions:
-            members.insert(0, ("instructions", text_of(request.instructions)))
+            members.insert(0, ("instructions", [text_of(request.instructions)]))
         if request.tools:
-            members.insert(0, ("tools", self._functions.json(request.tools)))
+            members.insert(0, ("tools", [self._functions.json(request.tools)]))
         return Sent(self._address.responses(), body_of(merged(fields, settings.parameters), *members))
 
     def reader(self) -> ResponsesReader:

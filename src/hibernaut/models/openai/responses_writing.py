@@ -12,7 +12,7 @@ import msgspec
 from hibernaut.messages.items import CallItem, Item, ReasoningItem, ResultItem, TextItem, UserItem
 from hibernaut.messages.parts import Content, Image
 from hibernaut.models.call_ids import CallIds
-from hibernaut.models.openai.bodies import json_of
+from hibernaut.models.openai.bodies import joined, json_of
 from hibernaut.models.openai.pictures import LIMITS, shown
 from hibernaut.models.openai.rules import error_text, object_text
 from hibernaut.models.pictures import Album
@@ -76,7 +76,7 @@ class ResponsesWriter:
             self.items += 1
             written = self._written(item)
             if written:
-                self._chunks += (b",", written)
+                self._chunks += (b"," if self._chunks else b"[", written)
                 self.size += len(written) + 1
 
     def again(self, transcript: Iterable[Item]) -> None:
@@ -85,13 +85,12 @@ class ResponsesWriter:
         self._restart()
         self.feed(transcript)
 
-    def text(self, transcript: Iterable[Item]) -> bytes:
-        """Return the whole list. The transcript is the one that was taken."""
+    def text(self, transcript: Iterable[Item]) -> list[bytes]:
+        """Return the whole list, in pieces. The transcript is the one that was taken."""
         if self._album.stale:
             self.again(transcript)
-        if len(self._chunks) > 1:
-            self._chunks = [b"".join(self._chunks)]
-        return b"[" + self._chunks[0][1:] + b"]" if self._chunks else b"[]"
+        self._chunks = joined(self._chunks)
+        return [*self._chunks, b"]"] if self._chunks else [b"[]"]
 
     def _written(self, item: Item) -> bytes:
         if isinstance(item, ReasoningItem):
