@@ -14,7 +14,7 @@ from hibernaut.models.protocol import Model
 from hibernaut.models.scripted import call, drop, fail, say, stall, think, turn
 from hibernaut.testing.clock import ManualClock
 from hibernaut.testing.providers.anthropic import AnthropicWire
-from hibernaut.testing.providers.server import FakeProvider
+from hibernaut.testing.providers.server import FakeProvider, Played
 from tests.engine.scenario import MINUTE, run, story, until, until_activity, until_told
 from tests.models.anthropic.setting import BOUND, BUDGET, about, model_at, talking
 
@@ -150,7 +150,7 @@ def test_c51_what_broke_off_is_tried_again_and_leaves_nothing_behind() -> None:
 
 def test_a_user_who_speaks_in_between_is_heard_and_the_provider_stops() -> None:
     async def scenario() -> None:
-        script = [stall("I was about "), "Yes?"]
+        script: list[Played] = [stall("I was about "), "Yes?"]
         async with talking(script) as (claude, fake), AgentSystem(model=claude) as system:
             agent = await system.launch("Be kind.", message="tell me a story")
             async for event in agent.events():

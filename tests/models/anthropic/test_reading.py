@@ -1,9 +1,10 @@
 """What is read from an answer, however it is cut, and whatever a server makes of the wire."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
+import httpx2
 import msgspec
 import pytest
 
@@ -20,8 +21,11 @@ from hibernaut.messages.stream import (
     TextDelta,
     ThinkingDelta,
 )
+from hibernaut.models.anthropic.dialect import AnthropicDialect
+from hibernaut.models.endpoint import Endpoint
 from hibernaut.models.errors import ConnectionLost, ContextOverflow, InvalidRequest, Overloaded, RateLimited
-from hibernaut.models.scripted import call, call_raw, cut, say, stall, think, turn
+from hibernaut.models.http_model import HttpModel
+from hibernaut.models.scripted import call, call_raw, cut, stall, think, turn
 from hibernaut.testing.providers.anthropic import AnthropicWire
 from hibernaut.testing.providers.wire import Asked, Raw
 from tests.models.anthropic.setting import BUDGET, KEY, USAGE, about, read, talking
@@ -318,15 +322,37 @@ def test_a_turn_is_the_same_however_it_is_cut_on_the_wire() -> None:
         assert heard(LONG, size) == whole
 
 
-def test_a_short_turn_is_the_same_with_its_first_cut_anywhere() -> None:
+class Cut(httpx2.AsyncBaseTransport):
+    """An answer in pieces of a size, without a connection."""
+
+    def __init__(self, data: bytes, size: int) -> None:
+        self._pieces = [data[place : place + size] for place in range(0, len(data), size)]
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        async def pieces() -> AsyncIterator[bytes]:
+            for piece in self._pieces:
+                yield piece
+
+        return httpx2.Response(200, headers={"content-type": "text/event-stream"}, content=pieces())
+
+
+def test_a_short_turn_is_the_same_in_pieces_of_every_size() -> None:
+    encoder = AnthropicWire().encoder(Asked("POST", "/v1/messages", {}, {"messages": []}))
+    short = turn(think("é🦉", data=b"x"), "ü", call("look", path="ß"))
+    data = b"".join([event for piece in short.pieces for event in encoder.feed(piece)])
+
+    async def heard(size: int) -> list[StreamPiece]:
+        endpoint = Endpoint("anthropic", "http://anthropic.example", transport=Cut(data, size))
+        model = HttpModel(endpoint, AnthropicDialect(), about())
+        pieces = [piece async for piece in model.stream(HELLO)]
+        await endpoint.close()
+        return pieces
+
     async def scenario() -> None:
-        short = say("é🦉")
-        encoder = AnthropicWire().encoder(Asked("POST", "/v1/messages", {}, {"messages": []}))
-        size = sum(len(event) for piece in short.pieces for event in encoder.feed(piece))
-        async with talking(lambda _: short) as (model, fake):
-            for place in range(1, size):
-                fake._chunks = [place]
-                assert [piece async for piece in model.stream(HELLO)] == [TextDelta("é🦉"), Finish()]
+        whole = await heard(len(data))
+        assert [type(part).__name__ for part in turned(whole).parts] == ["ReasoningBlock", "TurnText", "TurnCall"]
+        for size in range(1, 300):
+            assert await heard(size) == whole
 
     asyncio.run(scenario())
 
