@@ -30,6 +30,7 @@ from hibernaut.kernel.turn import TurnBuffer
 from hibernaut.messages.inputs import Command, Delivered
 from hibernaut.messages.stream import StreamPiece
 from hibernaut.models.errors import ConnectionLost, ModelDefect, Refused
+from hibernaut.models.prices import cost_of
 from hibernaut.models.protocol import Model, ModelInfo, ModelRequest, ModelSource
 from hibernaut.stores.protocol import Claim, Store
 from hibernaut.tools.running import is_asked_to_end
@@ -287,7 +288,8 @@ class SliceRunner:
             async def stream(request: ModelRequest, live: LiveTurn) -> str:
                 return await self._stream(chosen.model, request, live, draft, streaming)
 
-            compacted = await self._compactor.compact(draft, launch, pressure, Asking(name, attempt, stream))
+            asking = Asking(name, attempt, stream, chosen.info.prices)
+            compacted = await self._compactor.compact(draft, launch, pressure, asking)
             if compacted is not None:
                 one.asked = compacted
                 return
@@ -334,7 +336,12 @@ class SliceRunner:
             if pressure is not None:
                 transcript = fit_sizes(transcript, hot, pressure, launch.frame)
             request = ModelRequest(
-                chosen.name, launch.config.instructions, transcript, launch.table.specs, head.thread_id
+                chosen.name,
+                launch.config.instructions,
+                transcript,
+                launch.table.specs,
+                head.thread_id,
+                memo=hot.memo_of(transcript),
             )
             live = LiveTurn(head.thread_id, head.version, asked.attempt, draft.items)
             self._feed.begin(live)
@@ -349,7 +356,7 @@ class SliceRunner:
                 return
             if buffer.finish is None:
                 raise ConnectionLost("the stream ended before the turn was complete")
-            turn = buffer.turn()
+            turn = replace(buffer.turn(), cost=cost_of(chosen.info.prices, buffer.finish))
             if turn.reason == "refused":
                 raise Refused(buffer.visible() or "the model declined to answer")
         except (ModelError, ConfigurationError) as error:
@@ -363,8 +370,7 @@ class SliceRunner:
 
     def _failed(self, draft: Draft, error: ModelError | ConfigurationError) -> None:
         draft.now = self._clock.now()
-        retryable, wait = (error.retryable, error.retry_after) if isinstance(error, ModelError) else (False, 0)
-        fold_failure(draft, Failure(error.code, str(error), retryable, wait))
+        fold_failure(draft, Failure.of(error))
 
     async def _family(self, head: Head) -> int:
         """Count the threads that live below the root of a tree, with those that other slices are about to make."""

@@ -7,6 +7,7 @@ from typing import Protocol
 import msgspec
 
 from hibernaut.codec import sha256
+from hibernaut.errors import ConfigurationError, ModelError
 from hibernaut.ids import call_id
 from hibernaut.kernel import questions
 from hibernaut.kernel.dispatch import dispatch
@@ -94,7 +95,7 @@ def fold_turn(draft: Draft, turn: Turn, judge: CallJudge) -> None:
     head = draft.head
     head.owes = head.overflowed = False
     draft.forget_failures()
-    count_usage(draft, turn.usage)
+    count_usage(draft, turn.usage, turn.cost)
     said = turn.parts if any(map(_says_something, turn.parts)) else ()
     calls = _store(draft, said, judge, CUT_CALL if turn.reason == "length" else HALF_CALL)
     head.measured = turn.usage.input + turn.usage.output
@@ -173,12 +174,23 @@ OVERFLOW = "context_overflow"
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """How a completion failed; `retry_after` in milliseconds, 0 when nobody said."""
+    """How a completion failed; `retry_after` in milliseconds, 0 when nobody said.
+
+    One that is not `counted` is none of the attempts that a thread has: the provider was not even asked.
+    """
 
     code: str
     text: str
-    retryable: bool
+    retryable: bool = False
     retry_after: int = 0
+    counted: bool = True
+
+    @classmethod
+    def of(cls, error: ModelError | ConfigurationError) -> "Failure":
+        """Return how a completion failed with this error."""
+        if isinstance(error, ModelError):
+            return cls(error.code, str(error), error.retryable, error.retry_after, error.counted)
+        return cls(error.code, str(error))
 
 
 def fold_failure(draft: Draft, failure: Failure) -> None:
@@ -193,6 +205,11 @@ def fold_failure(draft: Draft, failure: Failure) -> None:
         head.overflowed, head.fruitless = True, 0
         draft.forget_failures()
         draft.notice("retry", f"{what}; trying again with a shorter history")
+        return
+    if not failure.counted:
+        head.attempts = max(1, head.attempts)  # that a thread is held up shows in this
+        wait = failure.retry_after + backoff(head.salt, head.version, 1)
+        head.retry = draft.timer("retry", draft.now + wait)
         return
     head.attempts += 1
     if not failure.retryable or failure.retry_after > RETRY_AFTER_MOST:
@@ -213,8 +230,11 @@ def backoff(salt: bytes, version: int, attempts: int) -> int:
     return wait - wait * jitter // (4 * 65_536)
 
 
-def count_usage(draft: Draft, usage: Usage) -> None:
-    """Add what a completion took to what the thread has used."""
+def count_usage(draft: Draft, usage: Usage, cost: int | None) -> None:
+    """Add what a completion took to what the thread has used; `cost` in millionths of a US dollar, None if unknown."""
+    if cost is not None:
+        draft.head.cost += cost
+        draft.head.priced += usage.input + usage.output
     if usage.input or usage.output:
         used = draft.head.usage
         draft.head.usage = Usage(used.input + usage.input, used.output + usage.output, used.cached + usage.cached)

@@ -8,11 +8,11 @@ import httpx2
 import msgspec
 
 from hibernaut.messages.stream import Finish, StreamPiece
-from hibernaut.models.dialect import About, CountingDialect, Dialect, Frame, Sent, Writer
+from hibernaut.models.dialect import CountingDialect, Dialect, Frame, Sent, Writer
 from hibernaut.models.endpoint import Endpoint
 from hibernaut.models.errors import ConnectionLost, InvalidRequest, OutputTruncated, Overloaded
 from hibernaut.models.failures import words_of
-from hibernaut.models.protocol import Memo, ModelInfo, ModelRequest
+from hibernaut.models.protocol import About, Memo, ModelInfo, ModelRequest
 
 LARGEST_EVENT: Final = 16 * 1024 * 1024
 """Characters of one event of a stream."""

@@ -10,11 +10,11 @@ from hibernaut.messages.items import ReasoningItem
 from hibernaut.messages.stream import ReasoningBlock, StreamPiece
 from hibernaut.models.anthropic.dialect import AnthropicDialect
 from hibernaut.models.anthropic.platforms import BEDROCK, VERTEX
-from hibernaut.models.dialect import About, Frame, Settings
+from hibernaut.models.dialect import Frame
 from hibernaut.models.endpoint import Endpoint
 from hibernaut.models.http_model import HttpModel
 from hibernaut.models.http_provider import HttpProvider
-from hibernaut.models.protocol import Model, ModelInfo
+from hibernaut.models.protocol import About, Model, ModelInfo, Settings
 from hibernaut.testing.providers.anthropic import AnthropicWire, BedrockWire, VertexWire
 from hibernaut.testing.providers.anthropic_checks import KNOWN
 from hibernaut.testing.providers.server import Chunks, FakeProvider, FakeScript
@@ -59,9 +59,9 @@ async def elsewhere(kind: str, script: FakeScript, model: str, **settings: Any) 
     platform = VERTEX if kind == "vertex" else BEDROCK
     async with FakeProvider(wire, script) as fake:
         endpoint = Endpoint(kind, fake.url, auth=Bearer("token"))
-        provider = HttpProvider(endpoint, AnthropicDialect(platform), lambda name: about(name, **settings))
+        provider = HttpProvider(endpoint, AnthropicDialect(platform))
         try:
-            yield provider.model(model)
+            yield provider.model(about(model, **settings))
         finally:
             await provider.close()
 

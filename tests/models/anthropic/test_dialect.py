@@ -29,7 +29,7 @@ def test_all_models_are_listed_page_by_page_with_what_is_known_of_them() -> None
             endpoint = Endpoint(
                 "anthropic", fake.url, auth=Headers(HEADERS), headers={"anthropic-version": "2023-06-01"}
             )
-            provider = HttpProvider(endpoint, AnthropicDialect(), about)
+            provider = HttpProvider(endpoint, AnthropicDialect())
             found = await provider.models()
             assert [model.id for model in found] == MODELS
             (known,) = [model for model in found if model.id == BOUND]
@@ -110,7 +110,7 @@ def test_models_answer_and_count_behind_every_door(kind: str, model: str) -> Non
 def test_there_is_no_list_where_the_door_has_none() -> None:
     async def scenario() -> None:
         for platform in (VERTEX, BEDROCK):
-            provider = HttpProvider(Endpoint("x", "http://127.0.0.1:9"), AnthropicDialect(platform), about)
+            provider = HttpProvider(Endpoint("x", "http://127.0.0.1:9"), AnthropicDialect(platform))
             with pytest.raises(InvalidRequest, match="no list"):
                 await provider.models()
 
@@ -120,9 +120,9 @@ def test_there_is_no_list_where_the_door_has_none() -> None:
 def test_a_wrong_token_is_told_behind_another_door() -> None:
     async def scenario() -> None:
         async with FakeProvider(VertexWire("right")) as fake:
-            provider = HttpProvider(Endpoint("vertex", fake.url, auth=Bearer("wrong")), AnthropicDialect(VERTEX), about)
+            provider = HttpProvider(Endpoint("vertex", fake.url, auth=Bearer("wrong")), AnthropicDialect(VERTEX))
             with pytest.raises(AuthenticationFailed, match="vertex answers 401"):
-                await anext(provider.model(BUDGET).stream(HELLO))
+                await anext(provider.model(about()).stream(HELLO))
             await provider.close()
 
     asyncio.run(scenario())

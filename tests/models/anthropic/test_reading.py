@@ -116,7 +116,7 @@ def test_thinking_text_and_calls_are_read_with_what_they_took() -> None:
         CallDelta(3, '{"pa'),
         CallDelta(3, 'th":"a"}'),
         CallEnded(3),
-        Finish("end", Usage(1_000, 89, 900)),
+        Finish("end", Usage(1_000, 89, 900), written=80),
     ]
 
 

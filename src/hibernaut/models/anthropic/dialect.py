@@ -11,8 +11,8 @@ from hibernaut.models.anthropic.platforms import ANTHROPIC, Platform
 from hibernaut.models.anthropic.reading import AnthropicReader
 from hibernaut.models.anthropic.requests import Body, CacheFor, body_of, manner_of
 from hibernaut.models.anthropic.writing import MessageWriter
-from hibernaut.models.dialect import About, Refusal, Sent
-from hibernaut.models.protocol import ListedModel, ModelInfo, ModelRequest
+from hibernaut.models.dialect import Refusal, Sent
+from hibernaut.models.protocol import About, ListedModel, ModelInfo, ModelRequest
 
 
 class _Support(msgspec.Struct):

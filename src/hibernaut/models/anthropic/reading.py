@@ -144,7 +144,7 @@ class AnthropicReader:
             return ()
         self._finished = True
         ended = self._release() if self._reason == "end" else ()
-        return (*ended, Finish(self._reason, self._counted()))
+        return (*ended, Finish(self._reason, self._counted(), self._usage.cache_creation_input_tokens or 0))
 
     def _begin(self, index: int, block: _Block) -> Iterator[StreamPiece]:
         yield from self._release()

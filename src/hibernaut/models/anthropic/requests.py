@@ -19,9 +19,8 @@ from hibernaut.models.anthropic.rules import (
     traits_of,
 )
 from hibernaut.models.anthropic.writing import Manner, MessageWriter
-from hibernaut.models.dialect import About
 from hibernaut.models.errors import InvalidRequest
-from hibernaut.models.protocol import ModelRequest
+from hibernaut.models.protocol import About, ModelRequest
 
 CacheFor = Literal["", "5m", "1h"]
 

@@ -10,8 +10,8 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from hibernaut.models.dialect import About, Effort
 from hibernaut.models.errors import InvalidRequest
+from hibernaut.models.protocol import About, Effort
 
 NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 """What tools are called."""
