@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hibernaut.models import messages_json
 from hibernaut.models.messages_json import MessageList
 
 Blocks = list[tuple[Literal["user", "model"], int]]
@@ -73,3 +74,16 @@ def test_a_second_mark_stands_where_the_users_side_ended_when_the_model_was_last
     written.add("user", block(7))
     assert written.text(MARK, twice=True).count(MARK) == 2
     assert written.text() == written.text(MARK, twice=True).replace(MARK, b"")
+
+
+@given(st.lists(st.tuples(st.sampled_from(["user", "model"]), st.integers(0, 10**6)), min_size=1), st.integers(1, 6))
+def test_it_is_the_same_however_often_its_pieces_are_made_one(blocks: Blocks, most: int) -> None:
+    one, other = messages(), messages()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(messages_json, "MOST_CHUNKS", most)
+        for side, number in blocks:
+            one.add(side, block(number))
+            one.pieces()
+        for side, number in blocks:
+            other.add(side, block(number))
+        assert one.text(MARK, twice=True) == other.text(MARK, twice=True)

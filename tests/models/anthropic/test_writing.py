@@ -107,11 +107,11 @@ def test_reasoning_goes_back_as_it_came_and_only_to_where_it_came_from() -> None
     writer = AnthropicDialect().writer(about())
     transcript: list[Item] = [HELLO, *kept, *dropped, TextItem("hi"), HELLO]
     writer.feed(transcript)
-    text = writer.text(writer._manner, transcript)
+    text = b"".join(writer.pieces(writer._manner, transcript))
     assert b"".join((b"[", kept[0].data, b",", kept[1].data, b',{"type":"text","text":"hi"}]')) in text
     other = AnthropicDialect(name="elsewhere").writer(about())
     other.feed(transcript)
-    assert b"thinking" not in other.text(other._manner, transcript)
+    assert b"thinking" not in b"".join(other.pieces(other._manner, transcript))
 
 
 @given(transcripts(OWN, images=False), st.booleans())
@@ -267,7 +267,7 @@ def test_what_a_writer_holds_is_about_the_size_of_what_it_writes() -> None:
         new: list[Item] = [UserItem(f"{number} " + "x" * 100), TextItem("y" * 100)]
         writer.feed(new)
         transcript += new
-    text = writer.text(writer._manner, transcript)
+    text = b"".join(writer.pieces(writer._manner, transcript))
     assert writer.items == 400
     assert abs(writer.size - len(text)) < 10
     held = sum(len(chunk) for chunk in writer._messages._chunks)
