@@ -156,6 +156,11 @@ def test_what_is_wrong_beside_the_body_has_its_own_status(
     assert (found.status, msgspec.json.decode(found.body)["error"]["type"]) == (status, kind)
 
 
+def test_the_newer_version_lets_nobody_choose_how_words_are_drawn() -> None:
+    assert answer(body(temperature=0.5)) is None
+    assert "temperature" in refusal(body(temperature=0.5), **{"anthropic-version": "2026-10-21"})
+
+
 def test_another_path_is_not_found() -> None:
     found = answer(body(), path="/v1/complete")
     assert found is not None
