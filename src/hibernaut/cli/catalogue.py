@@ -42,9 +42,9 @@ def _providers(providers: Providers) -> None:
         wanted = providers.wanted(name)
         like = wanted.kind if wanted.kind != name else ""
         rows.append((f"{name}:…", wanted.url, _key(wanted), f"like {like}" if like else ""))
-    rows += [
-        (name, "", "", f"is {providers.about(name)[0]}:{providers.about(name)[1].model_id}") for name in providers.given
-    ]
+    for name in providers.given:
+        provider, about = providers.about(name)
+        rows.append((name, "", "", f"is {provider}:{about.model_id}"))
     for line in table(("NAME", "WHERE", "KEY", ""), rows):
         click.echo(line)
 

@@ -312,6 +312,7 @@ def test_reasoning_in_parts_without_a_text_of_its_own_is_shown() -> None:
         ({"object": "error", "message": "no such lora", "code": 404}, InvalidRequest),
         ({"choices": [{"delta": {}, "finish_reason": "error", "error": {"code": 503, "message": "x"}}]}, Overloaded),
         (chunk("error"), Overloaded),
+        (chunk() | {"x_groq": {"id": "r", "error": "over capacity"}}, Overloaded),
         (chunk("insufficient_system_resource"), Overloaded),
         ({"error": {"message": "late", "code": 408}}, ConnectionLost),
     ],

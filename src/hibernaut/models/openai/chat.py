@@ -79,6 +79,6 @@ class ChatDialect:
         return listed(body), ""
 
     def _effort(self, about: About) -> str:
-        if self._server.strict:  # OpenAI's own models
-            return effort_of(about) if reasons(about) else ""
-        return about.settings.effort
+        if not self._server.by_model:
+            return about.settings.effort
+        return effort_of(about) if reasons(about) else ""

@@ -97,12 +97,13 @@ class ChatReader:
         yield Finish("refused" if refused else self._reason, self._usage, self._cached_anew)
 
     def _read(self, chunk: _Chunk, kind: str) -> Iterator[StreamPiece]:
-        error = chunk.error
+        groq = chunk.x_groq if isinstance(chunk.x_groq, Mapping) else {}
+        error = chunk.error or groq.get("error")
         if not error and (kind == "error" or chunk.object == "error"):
             error = {"code": chunk.code, "message": chunk.message}
         if error:
             raise failure_in_stream(self._provider, error)
-        usage = chunk.usage or (chunk.x_groq.get("usage") if isinstance(chunk.x_groq, Mapping) else None)
+        usage = chunk.usage or groq.get("usage")
         if isinstance(usage, Mapping):
             self._usage, self._cached_anew = _counted(usage)
         for choice in chunk.choices or ():

@@ -29,6 +29,8 @@ class Server(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The field of a message under which its reasoning is sent back; "": it is not, and not stored."""
     owes_thinking: bool = False
     """Whether a message with calls is refused that has no such field; it is empty where there was no reasoning."""
+    by_model: bool = False
+    """Whether its models are OpenAI's, of which some cannot be asked for an effort, and others not for every one."""
     strict: bool = False
     """Whether functions may be `strict`."""
     cache_key: bool = False
@@ -63,7 +65,9 @@ _ALL: Final = ("none", "low", "medium", "high")
 DEFAULT: Final = Server("compatible", alternates=BY_TEMPLATE)
 """A server of which nothing is known."""
 
-_OPENAI: Final = Server("openai", max_output="max_completion_tokens", efforts=_said(*_ALL), strict=True, cache_key=True)
+_OPENAI: Final = Server(
+    "openai", max_output="max_completion_tokens", efforts=_said(*_ALL), by_model=True, strict=True, cache_key=True
+)
 
 SERVERS: Final[Mapping[str, Server]] = {
     server.name: server
@@ -105,11 +109,13 @@ SERVERS: Final[Mapping[str, Server]] = {
 def server_of(name: str, changes: Mapping[str, Any] | None = None) -> Server:
     """Return what is known of a server, with changes; of one that nobody knows, what holds for most.
 
+    Changes may be texts: "false", "2".
+
     Raises:
         ConfigurationError: a change names no difference that there is.
     """
     known = SERVERS.get(name) or msgspec.structs.replace(DEFAULT, name=name)
     try:
-        return msgspec.convert({**msgspec.to_builtins(known), **(changes or {})}, Server)
+        return msgspec.convert({**msgspec.to_builtins(known), **(changes or {})}, Server, strict=False)
     except msgspec.ValidationError as error:
         raise ConfigurationError(f"what is said of the server {name!r} cannot be used: {error}") from error
