@@ -13,7 +13,7 @@ from hibernaut.messages.parts import Excerpt, Image, Text
 from hibernaut.models.openai.chat import ChatDialect
 from hibernaut.models.openai.responses import ResponsesDialect
 from hibernaut.models.openai.servers import SERVERS, server_of
-from hibernaut.models.protocol import Memo
+from hibernaut.models.protocol import About, Memo
 from hibernaut.testing.providers.openai_chat import MANNERS, ChatWire
 from tests.models.histories import transcripts
 from tests.models.openai.setting import HELLO, LOOK, PICTURE, asking, body_of, chat, model_of, verdict
@@ -293,6 +293,9 @@ def test_a_message_that_still_grows_becomes_parts_when_an_image_comes() -> None:
     assert body_of(model, asking(HELLO, memo=memo))["messages"][1]["content"] == "Say hello."
     content = body_of(model, asking(HELLO, UserItem((PNG,)), memo=memo))["messages"][1]["content"]
     assert [part["type"] for part in content] == ["text", "image_url"]
+    writer = ChatDialect().writer(About("m"))
+    writer.feed([HELLO, UserItem((PNG,))])
+    assert writer.size > len(PICTURE), "what may still grow is counted, too"
 
 
 def test_the_oldest_pictures_give_way() -> None:

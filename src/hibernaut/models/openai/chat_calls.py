@@ -36,10 +36,6 @@ class Calls:
     def __init__(self, names: ToolNames) -> None:
         self._names = names
         self._calls: list[_Call] = []
-        self._ended = False
-
-    def __bool__(self) -> bool:
-        return bool(self._calls)
 
     def feed(self, piece: Any) -> Iterator[StreamPiece]:
         """Take a piece of a call, and return what can be told of it."""
@@ -57,9 +53,6 @@ class Calls:
 
     def end(self, *, cut: bool) -> Iterator[StreamPiece]:
         """Return what is owed at the end. Of an answer that was cut off, calls with half their arguments stay open."""
-        if self._ended:
-            return
-        self._ended = True
         for call in self._calls:
             yield from self._begun(call)
             if not cut or call.is_whole():
