@@ -342,6 +342,7 @@ class SliceRunner:
                 launch.table.specs,
                 head.thread_id,
                 memo=hot.memo_of(transcript),
+                tree_id=_root_of(head),
             )
             live = LiveTurn(head.thread_id, head.version, asked.attempt, draft.items)
             self._feed.begin(live)
@@ -374,7 +375,7 @@ class SliceRunner:
 
     async def _family(self, head: Head) -> int:
         """Count the threads that live below the root of a tree, with those that other slices are about to make."""
-        root = head.link.root if head.link else head.thread_id
+        root = _root_of(head)
         before = self._expected_in(root, head.thread_id)
         living = await self._store.count_living(root)
         # What was committed while it was counted may be counted twice, but is never left out.
@@ -448,6 +449,10 @@ def _give_up(head: Head, inputs: Sequence[Delivered], tries: int, launch: Launch
         draft = prepare(head, inputs, launch.config.options, now, authority=launch.authority)
     draft.park(f"{tries - 1} slices in a row came to nothing; the engine's log says why")
     return draft
+
+
+def _root_of(head: Head) -> str:
+    return head.link.root if head.link else head.thread_id
 
 
 def _authorizes(delivered: Delivered) -> bool:

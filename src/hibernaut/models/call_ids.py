@@ -15,22 +15,28 @@ class CallIds:
 
     Args:
         fit: a pattern of the whole id.
-        prefix: what an id that is made begins with; 26 letters and digits follow.
+        prefix: what an id that is made begins with.
+        length: how many letters and digits follow, 26 at most.
     """
 
-    __slots__ = ("_fit", "_prefix", "_used", "_wire")
+    __slots__ = ("_fit", "_length", "_prefix", "_used", "_wire")
 
-    def __init__(self, fit: str = r"[A-Za-z0-9_-]{1,64}", prefix: str = "call_") -> None:
+    def __init__(self, fit: str = r"[A-Za-z0-9_-]{1,64}", prefix: str = "call_", length: int = 26) -> None:
         self._fit = re.compile(fit)
         self._prefix = prefix
+        self._length = length
         self._used: set[str] = set()
         self._wire: dict[str, str] = {}
 
     def begin(self, call: CallItem) -> str:
         """Return the id of a call that is written now."""
         name = call.provider_id
-        if not self._fit.fullmatch(name) or name in self._used:
-            name = self._prefix + b32encode(sha256(call.id.encode())[:16]).decode().rstrip("=").lower()
+        tries = 0
+        while not self._fit.fullmatch(name) or name in self._used:
+            again = b"~%d" % tries if tries else b""
+            digest = b32encode(sha256(call.id.encode(), again)[:16]).decode().lower()
+            name = self._prefix + digest[: self._length].rstrip("=")
+            tries += 1
         self._used.add(name)
         self._wire[call.id] = name
         return name

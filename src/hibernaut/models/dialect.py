@@ -121,7 +121,7 @@ class Dialect(Protocol):
 class CountingDialect(Protocol):
     """A dialect of a provider that can be asked how many tokens a prompt has."""
 
-    def counting(self, about: "About", request: ModelRequest, writer: Any) -> Sent:
+    def counting(self, about: About, request: ModelRequest, writer: Any) -> Sent:
         """Return what asks for it. `writer` is one of this dialect and has taken the whole transcript.
 
         Raises:

@@ -49,6 +49,15 @@ def words_of(body: bytes) -> str:
     return shorten(" ".join(text.split()), LONGEST_WORDS)
 
 
+def is_error(body: bytes) -> bool:
+    """Tell whether a body is JSON with a member `error`: some servers answer so with a status that says success."""
+    try:
+        value: Any = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return False
+    return isinstance(value, dict) and bool(value.get("error"))
+
+
 def is_overflow(words: str) -> bool:
     """Tell whether a provider says that the prompt is longer than the model's window."""
     return _OVERFLOW.search(words) is not None

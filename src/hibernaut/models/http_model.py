@@ -11,7 +11,7 @@ from hibernaut.messages.stream import Finish, StreamPiece
 from hibernaut.models.dialect import CountingDialect, Dialect, Frame, Sent, Writer
 from hibernaut.models.endpoint import Endpoint
 from hibernaut.models.errors import ConnectionLost, InvalidRequest, OutputTruncated, Overloaded
-from hibernaut.models.failures import words_of
+from hibernaut.models.failures import is_error, words_of
 from hibernaut.models.protocol import About, Memo, ModelInfo, ModelRequest
 
 LARGEST_EVENT: Final = 16 * 1024 * 1024
@@ -25,6 +25,7 @@ LARGEST_REFUSAL: Final = 64 * 1024
 
 _OK: Final = 200
 _STREAM: Final = "text/event-stream"
+_JSON: Final = "application/json"
 
 
 class HttpModel:
@@ -112,6 +113,8 @@ class HttpModel:
             if answer.is_redirect:
                 target = refusal.headers.get("location", "nowhere")
                 raise InvalidRequest(f"{name} leads to {target:.200}; redirects are not followed: correct the base URL")
+            raise self._dialect.failure(refusal)
+        if kind == _JSON and is_error(refusal.body):
             raise self._dialect.failure(refusal)
         raise InvalidRequest(
             f"{name} at {self._endpoint.url} answers with {kind or 'something unnamed'} where a stream belongs; is "

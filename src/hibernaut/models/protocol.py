@@ -68,6 +68,8 @@ class ModelRequest(msgspec.Struct, frozen=True):
     """What is asked for: the thread's next turn, or a summary of its history (then there are no tools)."""
     memo: Memo | None = None
     """What was made of the transcript when it was shorter; None: nothing is known of it."""
+    tree_id: str = ""
+    """The thread at the top of the thread's tree: prompts in a tree begin alike. "": not known."""
 
 
 class ModelInfo(msgspec.Struct, frozen=True):
