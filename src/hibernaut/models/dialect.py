@@ -44,6 +44,8 @@ class Sent(msgspec.Struct, frozen=True):
     path: str
     body: bytes
     headers: Mapping[str, str] = {}
+    answer: str = "text/event-stream"
+    """The media type of the stream that answers it, one of `hibernaut.models.frames.READERS`."""
 
 
 class Frame(msgspec.Struct, frozen=True, gc=False):
@@ -128,11 +130,11 @@ class Dialect(Protocol):
 
     @property
     def listing(self) -> str:
-        """The path below the base URL at which models are listed; "" if they are not."""
+        """The path below the base URL, or the whole URL, at which models are listed; "" if they are not."""
         ...
 
     def listed(self, body: bytes) -> tuple[Sequence[ListedModel], str]:
-        """Read a list of models, and the path of its next page ("" for none).
+        """Read a list of models, and the path or URL of its next page ("" for none).
 
         Raises:
             msgspec.DecodeError, ValueError: it is none.

@@ -1,6 +1,6 @@
 """A model behind HTTP, whatever dialect it speaks: deadlines, limits and cancellation stand here for all of them."""
 
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, aclosing
 from typing import Final
 
@@ -8,23 +8,17 @@ import httpx2
 import msgspec
 
 from hibernaut.messages.stream import Finish, StreamPiece
-from hibernaut.models.dialect import About, Dialect, Frame, Sent, Writer
+from hibernaut.models.dialect import About, Dialect, Sent, Writer
 from hibernaut.models.endpoint import Endpoint
-from hibernaut.models.errors import ConnectionLost, InvalidRequest, OutputTruncated
+from hibernaut.models.errors import ConnectionLost, InvalidRequest
 from hibernaut.models.failures import words_of
+from hibernaut.models.frames import frames
 from hibernaut.models.protocol import Memo, ModelInfo, ModelRequest
-
-LARGEST_EVENT: Final = 16 * 1024 * 1024
-"""Characters of one event of a stream."""
-
-LARGEST_ANSWER: Final = 64 * 1024 * 1024
-"""Characters of all events of one stream."""
 
 LARGEST_REFUSAL: Final = 64 * 1024
 """Bytes of a refusal that are read."""
 
 _OK: Final = 200
-_STREAM: Final = "text/event-stream"
 
 
 class HttpModel:
@@ -48,8 +42,8 @@ class HttpModel:
             throttle, clock = self._endpoint.throttle, self._endpoint.clock
             spent = await stack.enter_async_context(throttle.admitted(len(sent.body), clock))
             answer = await self._endpoint.answer(stack, sent)
-            await self._check(answer)
-            async for piece in await stack.enter_async_context(aclosing(self._pieces(answer))):
+            await self._check(answer, sent.answer)
+            async for piece in await stack.enter_async_context(aclosing(self._pieces(answer, sent.answer))):
                 if type(piece) is Finish:
                     spent(piece.usage)
                 yield piece
@@ -73,9 +67,9 @@ class HttpModel:
     def _writer(self) -> Writer:
         return self._dialect.writer(self._about)
 
-    async def _check(self, answer: httpx2.Response) -> None:
+    async def _check(self, answer: httpx2.Response, stream: str) -> None:
         kind = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if answer.status_code == _OK and kind == _STREAM:
+        if answer.status_code == _OK and kind == stream:
             return
         name = self._endpoint.name
         try:
@@ -92,27 +86,19 @@ class HttpModel:
             f"this the base URL of its API? It says: {words_of(refusal.body)}"
         )
 
-    async def _pieces(self, answer: httpx2.Response) -> AsyncGenerator[StreamPiece, None]:
+    async def _pieces(self, answer: httpx2.Response, stream: str) -> AsyncGenerator[StreamPiece, None]:
         reader = self._dialect.reader()
         name = self._endpoint.name
         try:
-            async for frame in _frames(answer):
-                for piece in reader.feed(frame):
-                    yield piece
-                    if type(piece) is Finish:
-                        return
+            async with aclosing(frames(answer, stream)) as events:
+                async for frame in events:
+                    for piece in reader.feed(frame):
+                        yield piece
+                        if type(piece) is Finish:
+                            return
         except httpx2.HTTPError as error:
             raise self._endpoint.lost(error) from error
         except (msgspec.DecodeError, ValueError) as error:
             raise ConnectionLost(f"{name} sent what cannot be read: {error}") from error
         for piece in reader.end():
             yield piece
-
-
-async def _frames(answer: httpx2.Response) -> AsyncIterator[Frame]:
-    size = 0
-    async for event in httpx2.EventSource(answer, LARGEST_EVENT):
-        size += len(event.data)
-        if size > LARGEST_ANSWER:
-            raise OutputTruncated(f"the answer has no end: more than {LARGEST_ANSWER:,} characters")
-        yield Frame(event.event, event.data)
