@@ -200,10 +200,15 @@ class StaleClaim(StoreError):
 
 
 class ModelError(HibernautError):
-    """A completion did not happen. `retryable`: it may work later; `retry_after`: not before so many milliseconds."""
+    """A completion did not happen.
+
+    `retryable`: it may work later; `retry_after`: not before so many milliseconds; `counted`: it is one of the attempts
+    that a thread has.
+    """
 
     code = "model"
     retryable: ClassVar[bool] = False
+    counted: ClassVar[bool] = True
     retry_after: int = 0
 
 

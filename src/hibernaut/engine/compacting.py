@@ -147,7 +147,7 @@ class Compactor:
     def _fold(self, draft: Draft, tries: _Tries, failed: ModelError | None, *, due: bool, tokens: int) -> None:
         """Take in that there is no summary, if there is none."""
         if failed is not None and failed.retryable and due:
-            fold_failure(draft, Failure(failed.code, str(failed), retryable=True, retry_after=failed.retry_after))
+            fold_failure(draft, Failure.of(failed))
         elif failed is not None:
             give_up(draft, f"{failed.code}: {failed}", 0 if failed.retryable else tokens)
         elif tries.interrupted:

@@ -334,7 +334,12 @@ class SliceRunner:
             if pressure is not None:
                 transcript = fit_sizes(transcript, hot, pressure, launch.frame)
             request = ModelRequest(
-                chosen.name, launch.config.instructions, transcript, launch.table.specs, head.thread_id
+                chosen.name,
+                launch.config.instructions,
+                transcript,
+                launch.table.specs,
+                head.thread_id,
+                memo=hot.memo_of(transcript),
             )
             live = LiveTurn(head.thread_id, head.version, asked.attempt, draft.items)
             self._feed.begin(live)
@@ -363,8 +368,7 @@ class SliceRunner:
 
     def _failed(self, draft: Draft, error: ModelError | ConfigurationError) -> None:
         draft.now = self._clock.now()
-        retryable, wait = (error.retryable, error.retry_after) if isinstance(error, ModelError) else (False, 0)
-        fold_failure(draft, Failure(error.code, str(error), retryable, wait))
+        fold_failure(draft, Failure.of(error))
 
     async def _family(self, head: Head) -> int:
         """Count the threads that live below the root of a tree, with those that other slices are about to make."""

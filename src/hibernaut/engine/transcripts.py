@@ -9,6 +9,7 @@ from hibernaut.kernel.sizes import Sizes
 from hibernaut.kernel.transcript import Transcript, Validator
 from hibernaut.messages.items import EventItem, Item, ResultItem, UserItem, decode_page
 from hibernaut.messages.parts import Image
+from hibernaut.models.protocol import Memo
 from hibernaut.stores.protocol import Store
 
 TRANSCRIPT_CACHE = 32 * 1024 * 1024
@@ -21,7 +22,7 @@ _WITH_CONTENT = (UserItem, ResultItem, EventItem)
 class HotTranscript:
     """One thread's transcript as of a head version, and the check that has already passed over it."""
 
-    __slots__ = ("_checked", "_validator", "has_images", "since", "size", "sizes", "transcript", "version")
+    __slots__ = ("_checked", "_validator", "has_images", "memo", "since", "size", "sizes", "transcript", "version")
 
     def __init__(self, since: int = 0) -> None:
         self.transcript = Transcript()
@@ -31,6 +32,7 @@ class HotTranscript:
         self.sizes = Sizes()
         self.size = 0
         self.has_images = False
+        self.memo = Memo()
         self._validator = Validator()
         self._checked = 0
 
@@ -49,6 +51,10 @@ class HotTranscript:
         for item in items:
             if isinstance(item, _WITH_CONTENT) and type(item.content) is not str:
                 self.has_images = self.has_images or any(isinstance(part, Image) for part in item.content)
+
+    def memo_of(self, transcript: Sequence[Item]) -> Memo | None:
+        """Return what providers have made of a transcript so far: of this one, just as it stands, and of no other."""
+        return self.memo if transcript is self.transcript.items else None
 
     def checked(self) -> Sequence[Item]:
         """Return the transcript as it may be sent now.
@@ -122,7 +128,7 @@ class Transcripts:
         hot.extend(items)
         hot.version = head.version
         if self._hot.get(head.thread_id) is hot:
-            self._grow(hot, size)
+            self._grow(hot, size + hot.memo.grown())
             while self._size > self._limit and len(self._hot) > 1:
                 self.drop(next(iter(self._hot)))
 

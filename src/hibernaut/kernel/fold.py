@@ -7,6 +7,7 @@ from typing import Protocol
 import msgspec
 
 from hibernaut.codec import sha256
+from hibernaut.errors import ConfigurationError, ModelError
 from hibernaut.ids import call_id
 from hibernaut.kernel import questions
 from hibernaut.kernel.dispatch import dispatch
@@ -173,12 +174,23 @@ OVERFLOW = "context_overflow"
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """How a completion failed; `retry_after` in milliseconds, 0 when nobody said."""
+    """How a completion failed; `retry_after` in milliseconds, 0 when nobody said.
+
+    One that is not `counted` is none of the attempts that a thread has: the provider was not even asked.
+    """
 
     code: str
     text: str
-    retryable: bool
+    retryable: bool = False
     retry_after: int = 0
+    counted: bool = True
+
+    @classmethod
+    def of(cls, error: ModelError | ConfigurationError) -> "Failure":
+        """Return how a completion failed with this error."""
+        if isinstance(error, ModelError):
+            return cls(error.code, str(error), error.retryable, error.retry_after, error.counted)
+        return cls(error.code, str(error))
 
 
 def fold_failure(draft: Draft, failure: Failure) -> None:
@@ -193,6 +205,10 @@ def fold_failure(draft: Draft, failure: Failure) -> None:
         head.overflowed, head.fruitless = True, 0
         draft.forget_failures()
         draft.notice("retry", f"{what}; trying again with a shorter history")
+        return
+    if not failure.counted:
+        wait = failure.retry_after + backoff(head.salt, head.version, 1)
+        head.retry = draft.timer("retry", draft.now + wait)
         return
     head.attempts += 1
     if not failure.retryable or failure.retry_after > RETRY_AFTER_MOST:

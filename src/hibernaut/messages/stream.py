@@ -61,6 +61,8 @@ class Finish(_Piece, frozen=True):
 
     reason: StopReason = "end"
     usage: Usage = Usage()
+    written: int = 0
+    """Tokens of the prompt that the provider has put into its cache, where that costs more."""
 
 
 StreamPiece = TextDelta | ThinkingDelta | ReasoningBlock | CallStarted | CallDelta | CallEnded | Finish

@@ -5,37 +5,14 @@ for all of them: connections, deadlines, limits, cancellation.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 import msgspec
 
 from hibernaut.errors import ModelError
 from hibernaut.messages.items import Item
 from hibernaut.messages.stream import StreamPiece
-from hibernaut.models.protocol import ListedModel, ModelInfo, ModelRequest
-
-Effort = Literal["", "none", "low", "medium", "high"]
-
-
-class Settings(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """How a model is to be asked, beyond what the runtime asks for."""
-
-    max_output: int = 0
-    """Tokens that a turn may have; 0: as many as the model can, or the provider's own default."""
-    effort: Effort = ""
-    """How much it may think before it speaks; "": the provider's own default."""
-    parameters: Mapping[str, Any] = {}
-    """Further fields of the request's body, as the provider names them. They win over the runtime's own."""
-    cache: bool = True
-    """Whether prompts are marked for the provider's cache, where they have to be."""
-
-
-class About(msgspec.Struct, frozen=True):
-    """A model, what is known of it, and how it is to be asked."""
-
-    model_id: str
-    info: ModelInfo = ModelInfo()
-    settings: Settings = Settings()
+from hibernaut.models.protocol import About, ListedModel, ModelRequest
 
 
 class Sent(msgspec.Struct, frozen=True):
@@ -108,11 +85,11 @@ class Dialect(Protocol):
         """What it is called. Reasoning is replayed only to models of the dialect that it came from."""
         ...
 
-    def writer(self, about: "About") -> Writer:
+    def writer(self, about: About) -> Writer:
         """Return a writer for a new transcript."""
         ...
 
-    def request(self, about: "About", request: ModelRequest, writer: Any) -> Sent:
+    def request(self, about: About, request: ModelRequest, writer: Any) -> Sent:
         """Return what asks for a completion. `writer` is one of this dialect and has taken the whole transcript.
 
         Raises:

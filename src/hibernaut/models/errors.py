@@ -24,8 +24,6 @@ class RetryableModelError(ModelError):
     """A failure that may pass. `retry_after` is in milliseconds, 0 when unknown."""
 
     retryable: ClassVar[bool] = True
-    counted: ClassVar[bool] = True
-    """Whether it is one of the attempts that a thread has."""
 
     def __init__(self, message: str, retry_after: int = 0) -> None:
         super().__init__(message)

@@ -8,12 +8,12 @@ import httpx2
 import msgspec
 
 from hibernaut.messages.stream import Finish, StreamPiece
-from hibernaut.models.dialect import About, Dialect, Sent, Writer
+from hibernaut.models.dialect import Dialect, Sent, Writer
 from hibernaut.models.endpoint import Endpoint
 from hibernaut.models.errors import ConnectionLost, InvalidRequest
 from hibernaut.models.failures import words_of
 from hibernaut.models.frames import frames
-from hibernaut.models.protocol import Memo, ModelInfo, ModelRequest
+from hibernaut.models.protocol import About, Memo, ModelInfo, ModelRequest
 
 LARGEST_REFUSAL: Final = 64 * 1024
 """Bytes of a refusal that are read."""

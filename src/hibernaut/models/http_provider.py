@@ -1,36 +1,32 @@
 """A provider of models behind HTTP."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
 
-from hibernaut.models.dialect import About, Dialect
+from hibernaut.models.dialect import Dialect
 from hibernaut.models.endpoint import Endpoint
 from hibernaut.models.errors import InvalidRequest, Overloaded
 from hibernaut.models.http_model import HttpModel
-from hibernaut.models.protocol import ListedModel
+from hibernaut.models.protocol import About, ListedModel
 
 MOST_PAGES: Final = 100
 """Pages of a list of models."""
 
 _OK: Final = 200
 
-Facts = Callable[[str], About]
-"""Says what is known of the model with this id, and how it is to be asked."""
-
 
 class HttpProvider:
     """Models behind one endpoint that speak one dialect."""
 
-    def __init__(self, endpoint: Endpoint, dialect: Dialect, facts: Facts) -> None:
+    def __init__(self, endpoint: Endpoint, dialect: Dialect) -> None:
         self.endpoint = endpoint
         self.dialect = dialect
-        self._facts = facts
 
-    def model(self, model_id: str) -> HttpModel:
+    def model(self, about: About) -> HttpModel:
         """Return a model of the provider's; whether it exists shows when it is asked."""
-        return HttpModel(self.endpoint, self.dialect, self._facts(model_id))
+        return HttpModel(self.endpoint, self.dialect, about)
 
     async def models(self) -> Sequence[ListedModel]:
         """Ask the provider which models it has."""

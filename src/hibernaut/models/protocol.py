@@ -1,13 +1,14 @@
 """What the runtime asks of a model provider."""
 
-from collections.abc import AsyncGenerator, Callable, Sequence
-from typing import Literal, Protocol, TypeVar, cast
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from typing import Any, Literal, Protocol, TypeVar, cast
 
 import msgspec
 
 from hibernaut.messages.items import Item
 from hibernaut.messages.stream import StreamPiece
 from hibernaut.messages.tools import ToolSpec
+from hibernaut.models.prices import Prices
 
 
 class Kept(Protocol):
@@ -28,15 +29,16 @@ class Memo:
     It lives exactly as long as a transcript to which nothing happens but that it grows at its end.
     """
 
-    __slots__ = ("_kept",)
+    __slots__ = ("_kept", "_size")
 
     def __init__(self) -> None:
         self._kept: dict[str, Kept] = {}
+        self._size = 0
 
-    @property
-    def size(self) -> int:
-        """How many bytes it holds."""
-        return sum(kept.size for kept in self._kept.values())
+    def grown(self) -> int:
+        """Return by how many bytes it has grown since it was asked last."""
+        before, self._size = self._size, sum(kept.size for kept in self._kept.values())
+        return self._size - before
 
     def get(self, key: str, make: Callable[[], K]) -> K:
         """Return what is kept under a key, or what `make` returns, which is then kept. A key has one type."""
@@ -68,17 +70,6 @@ class ModelRequest(msgspec.Struct, frozen=True):
     """What was made of the transcript when it was shorter; None: nothing is known of it."""
 
 
-class Prices(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """What a million tokens cost, in US dollars. `cached`: read from the provider's cache; `written`: put into it."""
-
-    input: float = 0.0
-    output: float = 0.0
-    cached: float | None = None
-    """None: as much as any other input."""
-    written: float | None = None
-    """None: as much as any other input."""
-
-
 class ModelInfo(msgspec.Struct, frozen=True):
     """What is known of a model. 0: unknown."""
 
@@ -91,6 +82,30 @@ class ModelInfo(msgspec.Struct, frozen=True):
     prompt_cache: bool = False
     """Whether its provider keeps prompts, so that one that begins like an earlier one costs less."""
     prices: Prices | None = None
+
+
+Effort = Literal["", "none", "low", "medium", "high"]
+
+
+class Settings(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """How a model is to be asked, beyond what the runtime asks for."""
+
+    max_output: int = 0
+    """Tokens that a turn may have; 0: as many as the model can, or the provider's own default."""
+    effort: Effort = ""
+    """How much it may think before it speaks; "": the provider's own default."""
+    parameters: Mapping[str, Any] = {}
+    """Further fields of the request's body, as the provider names them. They win over the runtime's own."""
+    cache: bool = True
+    """Whether prompts are marked for the provider's cache, where they have to be."""
+
+
+class About(msgspec.Struct, frozen=True):
+    """A model, what is known of it, and how it is to be asked."""
+
+    model_id: str
+    info: ModelInfo = ModelInfo()
+    settings: Settings = Settings()
 
 
 class Model(Protocol):
@@ -122,7 +137,7 @@ class ListedModel(msgspec.Struct, frozen=True):
 class ModelProvider(Protocol):
     """Whoever has models."""
 
-    def model(self, model_id: str) -> Model:
+    def model(self, about: About) -> Model:
         """Return a model of the provider's. Whether there is one of that id may show only when it is asked.
 
         Raises:

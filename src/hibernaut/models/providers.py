@@ -1,0 +1,152 @@
+"""Where `provider:model` becomes a model: providers that come with Hibernaut, those of other packages, one's own."""
+
+import importlib
+import logging
+from collections.abc import Callable, Mapping
+from importlib.metadata import entry_points
+from typing import Final
+
+import httpx2
+import msgspec
+
+from hibernaut.auth import Headers
+from hibernaut.clock import Clock, SystemClock
+from hibernaut.errors import ConfigurationError
+from hibernaut.models.catalogue import known
+from hibernaut.models.configuration import FILE, Configuration, ModelSettings, ProviderSettings
+from hibernaut.models.endpoint import Endpoint
+from hibernaut.models.protocol import Model, ModelProvider
+from hibernaut.models.throttle import Throttle
+
+logger = logging.getLogger(__name__)
+
+ENTRY_POINTS: Final = "hibernaut.models"
+"""The group of entry points under which other packages name their providers: a `ProviderMaker` each."""
+
+UNKNOWN_MODEL: Final = (
+    "%s is not in the catalogue: how long its prompts may be is unknown, so its history is compacted only when the "
+    'provider refuses it; say in %s: [models."%s"] context_window = …'
+)
+
+REMEMBERED_MODELS: Final = 256
+"""Models that are kept once they were made; the oldest are made anew when they are asked for again."""
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """A provider as it is to be made."""
+
+    name: str
+    settings: ProviderSettings
+    clock: Clock
+
+    def endpoint(self, url: str, auth: httpx2.Auth | None = None, headers: Mapping[str, str] | None = None) -> Endpoint:
+        """Return the connection to it: `url` and `auth` count where the settings name none."""
+        settings = self.settings
+        return Endpoint(
+            self.name,
+            settings.url or url,
+            auth=auth,
+            headers={**(headers or {}), **Headers(settings.headers).read()},
+            throttle=Throttle(
+                concurrency=settings.concurrency,
+                requests_per_minute=settings.requests_per_minute,
+                tokens_per_minute=settings.tokens_per_minute,
+            ),
+            clock=self.clock,
+        )
+
+
+ProviderMaker = Callable[[Wanted], ModelProvider]
+"""Makes a provider. It must not connect to anything yet."""
+
+BUILT_IN: Final[Mapping[str, str]] = {}
+"""Providers that come with Hibernaut, and what makes them. They are loaded when they are first named."""
+
+
+class Providers:
+    """A `ModelSource` that finds `provider:model`, and the names that a configuration gives.
+
+    A provider is made when it is first named, a model when it is first asked for; both are kept.
+    """
+
+    def __init__(self, configuration: Configuration | None = None, *, clock: Clock | None = None) -> None:
+        self._configuration = configuration or Configuration()
+        self._clock = clock or SystemClock()
+        self._providers: dict[str, ModelProvider] = {}
+        self._models: dict[str, Model] = {}
+        self._others = {entry.name: entry for entry in entry_points(group=ENTRY_POINTS)}
+
+    @property
+    def names(self) -> list[str]:
+        """The providers that there are, by name."""
+        return sorted({*BUILT_IN, *self._others, *self._configuration.providers})
+
+    @property
+    def given(self) -> list[str]:
+        """The names of models that the configuration gives."""
+        return sorted(name for name, model in self._configuration.models.items() if model.of)
+
+    def knows(self, name: str) -> bool:
+        """Tell whether a name can be that of a model here: it names a provider that there is, or is one of `given`."""
+        provider, colon, model_id = name.partition(":")
+        return name in self.given or bool(colon and model_id and provider in self.names)
+
+    def resolve(self, name: str) -> Model:
+        """Return the model of that name.
+
+        Raises:
+            ConfigurationError: there is no such provider, or it is set up wrongly.
+        """
+        if name not in self._models:
+            if len(self._models) >= REMEMBERED_MODELS:
+                del self._models[next(iter(self._models))]
+            self._models[name] = self._make(name)
+        return self._models[name]
+
+    def provider(self, name: str) -> ModelProvider:
+        """Return the provider of that name.
+
+        Raises:
+            ConfigurationError: there is none, or it is set up wrongly.
+        """
+        if name not in self._providers:
+            settings = self._configuration.providers.get(name, ProviderSettings())
+            self._providers[name] = self._maker(self._kind(name))(Wanted(name, settings, self._clock))
+        return self._providers[name]
+
+    async def close(self) -> None:
+        """Let go of all connections."""
+        for provider in self._providers.values():
+            await provider.close()
+
+    def _make(self, name: str) -> Model:
+        settings = self._configuration.models.get(name, ModelSettings())
+        provider, colon, model_id = (settings.of or name).partition(":")
+        if not colon or not model_id:
+            raise ConfigurationError(f"there is no model {name!r}; {self._there_is()}")
+        about = settings.about(model_id, known(self._kind(provider), model_id))
+        if not about.info.context_window:
+            logger.warning(UNKNOWN_MODEL, name, FILE, name)
+        return self.provider(provider).model(about)
+
+    def _kind(self, provider: str) -> str:
+        """Return the provider that one is like: what makes it, and whose models the catalogue knows."""
+        settings = self._configuration.providers.get(provider)
+        return settings.like if settings is not None and settings.like else provider
+
+    def _maker(self, kind: str) -> ProviderMaker:
+        if kind in self._others:
+            entry = self._others[kind]
+            try:
+                made: ProviderMaker = entry.load()
+            except Exception as error:
+                raise ConfigurationError(f"the provider {kind!r} of {entry.value} cannot be loaded: {error}") from error
+            return made
+        if kind not in BUILT_IN:
+            raise ConfigurationError(f"there is no provider {kind!r}; {self._there_is()}")
+        module, _, maker = BUILT_IN[kind].partition(":")
+        built_in: ProviderMaker = getattr(importlib.import_module(module), maker)
+        return built_in
+
+    def _there_is(self) -> str:
+        return "there is: " + ", ".join([*self.given, *(f"{name}:…" for name in self.names)])
