@@ -11,7 +11,6 @@ from types import TracebackType
 from typing import Final, Self, TypeAlias
 
 import h11
-import msgspec
 
 from hibernaut.clock import Clock, SystemClock
 from hibernaut.errors import ModelError
@@ -244,9 +243,5 @@ class _Connection:
 
 
 def _asked(request: h11.Request, body: bytes) -> Asked:
-    headers = {name.decode().lower(): value.decode() for name, value in request.headers}
-    try:
-        value = msgspec.json.decode(body) if body else None
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        value = None
-    return Asked(request.method.decode(), request.target.decode(), headers, value, body)
+    headers = {name.decode(): value.decode() for name, value in request.headers}
+    return Asked.of(request.method.decode(), request.target.decode(), headers, body)

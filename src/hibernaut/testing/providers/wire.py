@@ -21,12 +21,21 @@ class Asked(msgspec.Struct, frozen=True):
     """What its JSON holds."""
     raw: bytes = b""
 
+    @classmethod
+    def of(cls, method: str, path: str, headers: Mapping[str, str], raw: bytes) -> "Asked":
+        """Return a request with the value that its body holds; None where that is no JSON."""
+        try:
+            value = msgspec.json.decode(raw) if raw else None
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            value = None
+        return cls(method, path, {name.lower(): text for name, text in headers.items()}, value, raw)
+
 
 class Raw(msgspec.Struct, frozen=True):
     """An answer as it stands, in place of a turn."""
 
     status: int = 200
-    headers: Mapping[str, str] = {"content-type": "application/json"}
+    headers: Mapping[str, str] = msgspec.field(default_factory=lambda: {"content-type": "application/json"})
     body: bytes = b""
     hangs: bool = False
     """Whether nothing more comes after the body, and the connection stays open."""
