@@ -1,0 +1,100 @@
+"""The Gemini API of Google AI and of Vertex AI.
+
+The two differ in where they are, in how they are shown who asks, and in which fields they refuse.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+from urllib.parse import quote
+
+import msgspec
+
+from hibernaut.errors import ModelError
+from hibernaut.models.dialect import Refusal, Sent
+from hibernaut.models.google.failures import failure_of
+from hibernaut.models.google.reading import GeminiReader
+from hibernaut.models.google.requests import body_of, path_of
+from hibernaut.models.google.rules import GEMINI_API, LONGEST_TOOL_NAME, TOOL_NAME, Platform, generation_of
+from hibernaut.models.google.writing import GeminiWriter
+from hibernaut.models.protocol import About, ListedModel, ModelInfo, ModelRequest
+from hibernaut.models.tool_names import ToolNames
+
+URL: Final = "https://generativelanguage.googleapis.com/v1beta"
+"""Where the Gemini API is."""
+
+KEY_HEADER: Final = "x-goog-api-key"
+"""The header that has the key."""
+
+_LISTING: Final = "/models?pageSize=1000"
+
+
+def vertex_url(project: str, location: str = "global") -> str:
+    """Return where the models of Google are in a project of Vertex AI, which is asked with a bearer token."""
+    host = "aiplatform.googleapis.com" if location == "global" else f"{location}-aiplatform.googleapis.com"
+    return f"https://{host}/v1/projects/{project}/locations/{location}/publishers/google"
+
+
+class _Model(msgspec.Struct, frozen=True, rename="camel"):
+    name: str
+    display_name: str = ""
+    input_token_limit: int = 0
+    output_token_limit: int = 0
+    supported_generation_methods: list[str] = []
+    thinking: bool = False
+
+
+class _List(msgspec.Struct, frozen=True, rename="camel"):
+    models: list[_Model] = []
+    next_page_token: str = ""
+
+
+class GeminiDialect:
+    """Speaks `streamGenerateContent`."""
+
+    def __init__(self, platform: Platform = GEMINI_API) -> None:
+        self._platform = platform
+        self._names = ToolNames(TOOL_NAME, LONGEST_TOOL_NAME)
+
+    @property
+    def name(self) -> str:
+        """That of the platform."""
+        return self._platform.name
+
+    def writer(self, about: About) -> GeminiWriter:
+        """Return a writer for a new transcript."""
+        return GeminiWriter(self._platform, generation_of(about.model_id), self._names)
+
+    def request(self, about: About, request: ModelRequest, writer: GeminiWriter) -> Sent:
+        """Return what asks for a completion."""
+        generation = generation_of(about.model_id)
+        contents = writer.text(request.transcript)
+        body = body_of(about, generation, request.instructions, request.tools, self._names, contents)
+        return Sent(path_of(about.model_id), body)
+
+    def reader(self) -> GeminiReader:
+        """Return a reader for a new answer."""
+        return GeminiReader(self.name, self._names)
+
+    def failure(self, refusal: Refusal) -> ModelError:
+        """Return what an answer means that is no stream."""
+        return failure_of(self.name, refusal)
+
+    @property
+    def listing(self) -> str:
+        """Where models are listed."""
+        return _LISTING if self._platform.lists_models else ""
+
+    def listed(self, body: bytes) -> tuple[Sequence[ListedModel], str]:
+        """Read a list of models."""
+        found = msgspec.json.decode(body, type=_List)
+        models = [
+            ListedModel(
+                model.name.removeprefix("models/"),
+                model.display_name,
+                ModelInfo(model.input_token_limit, model.output_token_limit, reasoning=model.thinking),
+            )
+            for model in found.models
+            if "generateContent" in model.supported_generation_methods
+        ]
+        token = found.next_page_token
+        return models, f"{_LISTING}&pageToken={quote(token, safe='')}" if token else ""
