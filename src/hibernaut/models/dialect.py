@@ -5,7 +5,7 @@ for all of them: connections, deadlines, limits, cancellation.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
@@ -112,6 +112,27 @@ class Dialect(Protocol):
 
     def listed(self, body: bytes) -> tuple[Sequence[ListedModel], str]:
         """Read a list of models, and the path or URL of its next page ("" for none).
+
+        Raises:
+            msgspec.DecodeError, ValueError: it is none.
+        """
+        ...
+
+
+@runtime_checkable
+class CountingDialect(Protocol):
+    """A dialect of a provider that can be asked how many tokens a prompt has."""
+
+    def counting(self, about: "About", request: ModelRequest, writer: Any) -> Sent:
+        """Return what asks for it. `writer` is one of this dialect and has taken the whole transcript.
+
+        Raises:
+            InvalidRequest: the provider would not take it.
+        """
+        ...
+
+    def counted(self, body: bytes) -> int:
+        """Read the answer.
 
         Raises:
             msgspec.DecodeError, ValueError: it is none.

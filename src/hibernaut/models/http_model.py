@@ -1,6 +1,6 @@
 """A model behind HTTP, whatever dialect it speaks: deadlines, limits and cancellation stand here for all of them."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, aclosing
 from typing import Final
 
@@ -8,9 +8,9 @@ import httpx2
 import msgspec
 
 from hibernaut.messages.stream import Finish, StreamPiece
-from hibernaut.models.dialect import Dialect, Sent, Writer
+from hibernaut.models.dialect import CountingDialect, Dialect, Sent, Writer
 from hibernaut.models.endpoint import Endpoint
-from hibernaut.models.errors import ConnectionLost, InvalidRequest
+from hibernaut.models.errors import ConnectionLost, InvalidRequest, Overloaded
 from hibernaut.models.failures import words_of
 from hibernaut.models.frames import frames
 from hibernaut.models.protocol import About, Memo, ModelInfo, ModelRequest
@@ -54,12 +54,38 @@ class HttpModel:
         Raises:
             InvalidRequest: the dialect has no way to say it.
         """
+        return self._made(request, self._dialect.request)
+
+    async def count_tokens(self, request: ModelRequest) -> int:
+        """Ask the provider how many tokens the prompt of a request has, without having it completed.
+
+        Raises:
+            InvalidRequest: the provider cannot be asked that. Another ModelError: it failed.
+        """
+        endpoint, dialect = self._endpoint, self._dialect
+        if not isinstance(dialect, CountingDialect):
+            raise InvalidRequest(f"{endpoint.name} counts no tokens")
+        sent = self._made(request, dialect.counting)
+        async with AsyncExitStack() as stack:
+            answer = await endpoint.answer(stack, sent)
+            try:
+                reply = await endpoint.read(answer, LARGEST_REFUSAL)
+            except httpx2.HTTPError as error:
+                raise endpoint.lost(error) from error
+        if reply.status != _OK:
+            raise dialect.failure(reply)
+        try:
+            return dialect.counted(reply.body)
+        except (msgspec.DecodeError, ValueError) as error:
+            raise Overloaded(f"{endpoint.name} sent no count of tokens: {error}") from error
+
+    def _made(self, request: ModelRequest, make: Callable[[About, ModelRequest, Writer], Sent]) -> Sent:
         memo = request.memo or Memo()
         try:
             writer = memo.get(self._key, self._writer)
             transcript = request.transcript
             writer.feed(transcript[writer.items :] if writer.items else transcript)
-            return self._dialect.request(self._about, request, writer)
+            return make(self._about, request, writer)
         except BaseException:
             memo.forget(self._key)  # it may have taken half an item
             raise

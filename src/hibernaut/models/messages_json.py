@@ -16,13 +16,14 @@ class MessageList:
         end: what it ends with, after the last.
     """
 
-    __slots__ = ("_chunks", "_end", "_heads", "_side", "size")
+    __slots__ = ("_chunks", "_end", "_heads", "_place", "_side", "size")
 
     def __init__(self, user: bytes, model: bytes, end: bytes = b"]}") -> None:
         self._heads = {"user": user, "model": model}
         self._end = end
         self._side: Side | None = None
         self._chunks: list[bytes] = [b"["]
+        self._place = 0
         self.size = 1
 
     @property
@@ -38,6 +39,8 @@ class MessageList:
             opening = self._heads[side]
         else:
             opening = b"}" + self._end + b"," + self._heads[side]
+            if side == "model":
+                self._place = self.size
         self._side = side
         self._chunks += (opening, block[:-1])
         self.size += len(opening) + len(block) - 1
@@ -47,10 +50,18 @@ class MessageList:
         self._chunks.append(members)
         self.size += len(members)
 
-    def text(self, mark: bytes = b"") -> bytes:
-        """Return the whole array. `mark` is added to the last block: further members, with a comma before them."""
+    def text(self, mark: bytes = b"", *, twice: bool = False) -> bytes:
+        """Return the whole array.
+
+        `mark` is added to the last block: further members, with a comma before them. With `twice` it is also added to
+        the last block that the user's side had when the model was last asked.
+        """
         if self._side is None:
             return b"[]"
         if len(self._chunks) > 1:
             self._chunks = [b"".join(self._chunks)]
-        return self._chunks[0] + mark + b"}" + self._end + b"]"
+        text = self._chunks[0]
+        if not (twice and self._place):
+            return b"".join((text, mark, b"}", self._end, b"]"))
+        view = memoryview(text)
+        return b"".join((view[: self._place], mark, view[self._place :], mark, b"}", self._end, b"]"))
