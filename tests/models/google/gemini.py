@@ -14,7 +14,7 @@ from hibernaut.models.endpoint import Endpoint
 from hibernaut.models.google.dialect import KEY_HEADER, GeminiDialect
 from hibernaut.models.google.rules import GEMINI_API, VERTEX, Platform
 from hibernaut.models.http_model import HttpModel
-from hibernaut.models.protocol import About, Model, ModelInfo, ModelRequest, Settings
+from hibernaut.models.protocol import About, ModelInfo, ModelRequest, Settings
 from hibernaut.testing.providers.google import KEY, GeminiWire
 from hibernaut.testing.providers.server import FakeProvider, FakeScript
 
@@ -51,7 +51,7 @@ def body_of(asked: ModelRequest, platform: Platform = GEMINI_API, model_id: str 
 @asynccontextmanager
 async def gemini(
     script: FakeScript, platform: Platform = GEMINI_API, model_id: str = NEWEST, *, chunks: int | None = None
-) -> AsyncIterator[Model]:
+) -> AsyncIterator[HttpModel]:
     """Open a model before a strict fake."""
     wire = GeminiWire(vertex=platform is VERTEX)
     async with FakeProvider(wire, script, chunks=chunks) as fake:

@@ -24,13 +24,13 @@ from hibernaut.models.errors import (
     RateLimited,
 )
 from hibernaut.models.google.dialect import KEY_HEADER, GeminiDialect, vertex_url
-from hibernaut.models.google.rules import VERTEX
+from hibernaut.models.google.rules import GEMINI_API, VERTEX, Platform
 from hibernaut.models.http_provider import HttpProvider
 from hibernaut.models.protocol import ListedModel, ModelInfo
 from hibernaut.models.scripted import call, stall, think, turn
 from hibernaut.testing.providers.google import KEY, MODELS, GeminiWire, signed
 from hibernaut.testing.providers.server import FakeProvider, Played
-from tests.models.google.gemini import about
+from tests.models.google.gemini import about, gemini
 from tests.models.histories import request
 
 HELLO = UserItem("Hello.")
@@ -152,6 +152,16 @@ def test_an_unknown_model_is_refused_in_the_words_of_the_api() -> None:
             with pytest.raises(InvalidRequest, match="gemini-9 is not found"):
                 await anext(model.stream(request(HELLO)))
             await endpoint.close()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("platform", [GEMINI_API, VERTEX])
+def test_the_tokens_of_a_prompt_are_counted(platform: Platform) -> None:
+    async def scenario() -> None:
+        async with gemini([], platform) as model:
+            asked = request(HELLO, CallItem("c1", "look", "{}"), ResultItem("c1", "x"))
+            assert await model.count_tokens(asked) == 42
 
     asyncio.run(scenario())
 

@@ -13,7 +13,7 @@ from hibernaut.errors import ModelError
 from hibernaut.models.dialect import Refusal, Sent
 from hibernaut.models.google.failures import failure_of
 from hibernaut.models.google.reading import GeminiReader
-from hibernaut.models.google.requests import body_of, path_of
+from hibernaut.models.google.requests import body_of, name_of, path_of
 from hibernaut.models.google.rules import GEMINI_API, LONGEST_TOOL_NAME, TOOL_NAME, Platform, generation_of
 from hibernaut.models.google.writing import GeminiWriter
 from hibernaut.models.protocol import About, ListedModel, ModelInfo, ModelRequest
@@ -48,6 +48,10 @@ class _List(msgspec.Struct, frozen=True, rename="camel"):
     next_page_token: str = ""
 
 
+class _Count(msgspec.Struct, frozen=True, rename="camel"):
+    total_tokens: int
+
+
 class GeminiDialect:
     """Speaks `streamGenerateContent`."""
 
@@ -66,10 +70,24 @@ class GeminiDialect:
 
     def request(self, about: About, request: ModelRequest, writer: GeminiWriter) -> Sent:
         """Return what asks for a completion."""
-        generation = generation_of(about.model_id)
+        return Sent(path_of(about.model_id, "streamGenerateContent?alt=sse"), self._body(about, request, writer))
+
+    def counting(self, about: About, request: ModelRequest, writer: GeminiWriter) -> Sent:
+        """Return what asks how many tokens a prompt has."""
+        body = self._body(about, request, writer)
+        if self._platform.wraps_counting:
+            name = msgspec.json.encode(name_of(about.model_id))
+            body = b'{"generateContentRequest":{"model":' + name + b"," + body[1:] + b"}"
+        return Sent(path_of(about.model_id, "countTokens"), body)
+
+    def counted(self, body: bytes) -> int:
+        """Read how many they are."""
+        return msgspec.json.decode(body, type=_Count).total_tokens
+
+    def _body(self, about: About, request: ModelRequest, writer: GeminiWriter) -> bytes:
         contents = writer.text(request.transcript)
-        body = body_of(about, generation, request.instructions, request.tools, self._names, contents)
-        return Sent(path_of(about.model_id), body)
+        generation = generation_of(about.model_id)
+        return body_of(about, generation, request.instructions, request.tools, self._names, contents)
 
     def reader(self) -> GeminiReader:
         """Return a reader for a new answer."""

@@ -1,7 +1,6 @@
 """The body of a request to the Gemini API: what stays the same comes first."""
 
 import functools
-from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -9,6 +8,7 @@ import msgspec
 
 from hibernaut.messages.tools import ToolSpec
 from hibernaut.models.google.rules import Generation, json_schema, own_schema
+from hibernaut.models.overrides import merged
 from hibernaut.models.protocol import About
 from hibernaut.models.tool_names import ToolNames
 
@@ -17,10 +17,14 @@ _encode = msgspec.json.Encoder().encode
 _CONFIG: Final = "generationConfig"
 
 
-def path_of(model_id: str) -> str:
-    """Return where a model is asked. Ids may name their collection, such as `tunedModels/mine`."""
-    name = model_id if "/" in model_id else f"models/{model_id}"
-    return f"/{quote(name)}:streamGenerateContent?alt=sse"
+def name_of(model_id: str) -> str:
+    """Return the whole name of a model. Ids may name their collection, such as `tunedModels/mine`."""
+    return model_id if "/" in model_id else f"models/{model_id}"
+
+
+def path_of(model_id: str, method: str) -> str:
+    """Return where a model is asked."""
+    return f"/{quote(name_of(model_id))}:{method}"
 
 
 def body_of(
@@ -33,7 +37,7 @@ def body_of(
 ) -> bytes:
     """Return the body of a request. What the settings say of it wins, member by member."""
     given = dict(about.settings.parameters)
-    config = _merged(_config(about, generation), given.pop(_CONFIG, {}))
+    config = merged(_config(about, generation), given.pop(_CONFIG, {}))
     members: dict[str, bytes] = {}
     if instructions and not instructions.isspace():
         members["systemInstruction"] = _instructions(instructions)
@@ -56,15 +60,6 @@ def _config(about: About, generation: Generation) -> dict[str, Any]:
     if thinking:
         made["thinkingConfig"] = thinking
     return made
-
-
-def _merged(own: Mapping[str, Any], given: Any) -> Any:
-    if not isinstance(given, Mapping):
-        return given
-    merged = dict(own)
-    for name, value in given.items():
-        merged[name] = _merged(own[name], value) if isinstance(own.get(name), Mapping) else value
-    return merged
 
 
 @functools.lru_cache(maxsize=64)

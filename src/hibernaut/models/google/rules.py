@@ -37,10 +37,12 @@ class Platform(msgspec.Struct, frozen=True):
     call_ids: bool
     """Whether calls and their results may have ids; the other platform refuses the field."""
     lists_models: bool
+    wraps_counting: bool
+    """Whether a request whose tokens are to be counted stands inside of another."""
 
 
-GEMINI_API: Final = Platform("google", call_ids=True, lists_models=True)
-VERTEX: Final = Platform("vertex", call_ids=False, lists_models=False)
+GEMINI_API: Final = Platform("google", call_ids=True, lists_models=True, wraps_counting=True)
+VERTEX: Final = Platform("vertex", call_ids=False, lists_models=False, wraps_counting=False)
 
 
 class Generation(msgspec.Struct, frozen=True):
