@@ -66,7 +66,7 @@ def models_and_default(model: Model | ModelSource | str | None, models: ModelSou
         ConfigurationError: there is no model of that name.
     """
     if isinstance(model, str):
-        source = models or Models({})
+        source = models or _providers()
         source.resolve(model)
         return source, model
     if model is None:
@@ -74,3 +74,11 @@ def models_and_default(model: Model | ModelSource | str | None, models: ModelSou
     if hasattr(model, "resolve"):
         return cast("ModelSource", model), ""
     return Models.of(model), "default"
+
+
+def _providers() -> ModelSource:
+    # Loaded only where a provider is named.
+    from hibernaut.models.configuration import find_configuration  # noqa: PLC0415
+    from hibernaut.models.providers import Providers  # noqa: PLC0415
+
+    return Providers(find_configuration())

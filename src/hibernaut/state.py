@@ -74,6 +74,10 @@ class ThreadState(msgspec.Struct, frozen=True):
     """Inputs so far that were about nothing the thread has."""
     frozen: bool = False
     """Nothing runs it, whatever comes, until its tree is thawed."""
+    cost: int = 0
+    """Millionths of a US dollar that it has cost, as far as prices are known."""
+    unpriced: int = 0
+    """Tokens whose prices are not."""
 
 
 class TreeState(msgspec.Struct, frozen=True):
@@ -137,6 +141,8 @@ def state_of(row: ThreadRow, *, ready: bool, events: Mapping[str, int] | None = 
         ),
         refused=head.refused,
         frozen=row.frozen,
+        cost=head.cost,
+        unpriced=head.usage.input + head.usage.output - head.priced,
     )
 
 

@@ -46,7 +46,7 @@ from hibernaut.messages.inputs import (
 from hibernaut.messages.parts import Content, Part, is_blank
 from hibernaut.messages.published import decode_published
 from hibernaut.messages.text import clean
-from hibernaut.models.protocol import Model, ModelSource
+from hibernaut.models.protocol import Closes, Model, ModelSource
 from hibernaut.moving import MovesTrees, secrets_of
 from hibernaut.reach import Callbacks, Servers, configured, names_of, reach
 from hibernaut.state import ThreadState, state_of
@@ -70,7 +70,8 @@ class AgentSystem(AuditsThreads, HandlesEffects, MovesTrees):
 
     Args:
         model: the model of threads that do not name one: a `Model`, a `ModelSource`, or a name that `models` knows.
-        models: where models are found by name; needed only when `model` is a name.
+        models: where models are found by name, if not among the providers (see `docs/models.md`): then a name is
+            `provider:model`, or one that the file `hibernaut.toml` gives. What is handed in is not closed.
         tools: what agents may use that are launched without tools of their own: functions decorated with `@tool` (or
             plain async functions). Without any and with `run=False`: all tools of the process that runs them.
         store: a path (SQLite), ":memory:", or a `Store`. A store that is handed in is not closed.
@@ -116,6 +117,7 @@ class AgentSystem(AuditsThreads, HandlesEffects, MovesTrees):
         self._tools = tools_by_name(tools)
         self._servers = configured(servers)
         self._models, self._model = models_and_default(model, models)
+        self._models_given = models is not None or not isinstance(model, str)
         self._store_given = store
         self._store: Store | None = None
         if options is not None:
@@ -184,6 +186,8 @@ class AgentSystem(AuditsThreads, HandlesEffects, MovesTrees):
     async def _begin(self) -> None:
         async with AsyncExitStack() as stack:
             self._store = store = await self._open(stack)
+            if not self._models_given and isinstance(self._models, Closes):
+                stack.push_async_callback(self._models.close)
             self._feed = feed = LiveFeed(store)
             tasks = await stack.enter_async_context(asyncio.TaskGroup())
             if names_of(self._servers) or self._callbacks is not None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from hibernaut.cli.models import NamedModels, full_name
+from hibernaut.cli.models import NamedModels
 from hibernaut.errors import ConfigurationError
 from hibernaut.models.echo import EchoModel
 from hibernaut.models.scripted import ScriptedModel
@@ -43,9 +43,9 @@ def test_a_thread_that_names_no_model_gets_the_default(name: str) -> None:
 
 
 def test_a_name_means_the_same_from_any_directory(folder: Path) -> None:
-    assert full_name("agent.py:model") == f"{folder}/agent.py:model"
-    assert full_name("agent:model") == "agent:model"
-    assert full_name("echo") == "echo"
+    assert NamedModels().full_name("agent.py:model") == f"{folder}/agent.py:model"
+    assert NamedModels().full_name("agent:model") == "agent:model"
+    assert NamedModels().full_name("echo") == "echo"
 
 
 @pytest.mark.parametrize(

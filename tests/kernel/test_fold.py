@@ -244,6 +244,18 @@ def test_c52_a_failure_that_cannot_pass_parks_the_thread_at_once_with_the_provid
     assert (thread.inbox, thread.ready()) == ({}, False)
 
 
+def test_what_our_own_limits_hold_up_is_no_attempt_and_tells_nobody() -> None:
+    held_up = Failure("throttled", "enough for now", retryable=True, retry_after=MINUTE, counted=False)
+    thread = asked(held_up, options=ThreadOptions(max_attempts=2))
+    for _ in range(5):
+        assert (thread.head.status, thread.head.attempts, thread.ready()) == ("open", 1, False)
+        thread.wait(2 * MINUTE)
+        thread.run(held_up)
+    thread.wait(2 * MINUTE)
+    thread.run(says("Here."))
+    assert thread.story(notices=True) == ["U: Go", "A: Here."]
+
+
 def test_c52_a_provider_that_wants_more_than_a_day_is_not_waited_for() -> None:
     thread = asked(Failure("rate_limited", "come back in May", retryable=True, retry_after=RETRY_AFTER_MOST + 1))
     assert (thread.head.status, thread.inbox) == ("parked", {})

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hibernaut.models import messages_json
 from hibernaut.models.messages_json import MessageList
 
 Blocks = list[tuple[Literal["user", "model"], int]]
@@ -53,3 +54,36 @@ def test_its_size_is_what_it_holds() -> None:
 @pytest.mark.parametrize("mark", [b"", MARK])
 def test_without_a_block_it_is_an_empty_array(mark: bytes) -> None:
     assert messages().text(mark) == b"[]"
+
+
+def test_a_second_mark_stands_where_the_users_side_ended_when_the_model_was_last_asked() -> None:
+    written = messages()
+    written.add("user", block(1))
+    assert written.text(MARK, twice=True) == written.text(MARK)
+    asked = written.text(MARK)[:-4]
+    later: Blocks = [("model", 2), ("model", 3), ("user", 4), ("user", 5)]
+    for side, number in later:
+        written.add(side, block(number))
+    again = written.text(MARK, twice=True)
+    assert again.startswith(asked)
+    assert [entry for message in json.loads(again) for entry in message["content"] if "mark" in entry] == [
+        {"n": 1, "mark": True},
+        {"n": 5, "mark": True},
+    ]
+    written.add("model", block(6))
+    written.add("user", block(7))
+    assert written.text(MARK, twice=True).count(MARK) == 2
+    assert written.text() == written.text(MARK, twice=True).replace(MARK, b"")
+
+
+@given(st.lists(st.tuples(st.sampled_from(["user", "model"]), st.integers(0, 10**6)), min_size=1), st.integers(1, 6))
+def test_it_is_the_same_however_often_its_pieces_are_made_one(blocks: Blocks, most: int) -> None:
+    one, other = messages(), messages()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(messages_json, "MOST_CHUNKS", most)
+        for side, number in blocks:
+            one.add(side, block(number))
+            one.pieces()
+        for side, number in blocks:
+            other.add(side, block(number))
+        assert one.text(MARK, twice=True) == other.text(MARK, twice=True)

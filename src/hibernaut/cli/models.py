@@ -1,12 +1,16 @@
 """The models that the command knows by name: the one place where a name becomes a model."""
 
 import inspect
+import re
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hibernaut.cli.imports import find, split
 from hibernaut.errors import ConfigurationError
 from hibernaut.models.protocol import Model
+
+if TYPE_CHECKING:
+    from hibernaut.models.providers import Providers
 
 
 def _echo() -> Model:
@@ -18,22 +22,29 @@ def _echo() -> Model:
 BUILT_IN: dict[str, Callable[[], Model]] = {"echo": _echo}
 """Models that come with Hibernaut."""
 
-THERE_IS = f"there is: {', '.join(BUILT_IN)}, or your own as module:attribute or path/to/file.py:attribute"
+THERE_IS = (
+    f"there is: {', '.join(BUILT_IN)}, provider:model (`hibernaut models` lists the providers), or your own as "
+    "module:attribute or path/to/file.py:attribute"
+)
+
+_PROVIDER = re.compile(r"[A-Za-z0-9_-]+(:|$)")
 
 NOT_NAMED = ("", "default")
 """What a thread's model is called when whoever launched it named none."""
 
 
 class NamedModels:
-    """A `ModelSource`: built-in models, and those of the user's own modules.
+    """A `ModelSource`: built-in models, those of providers, and those of the user's own modules.
 
-    `module:attribute` is a model, a source of models (`module:attribute:name` is one of its models) or a function
-    without arguments that makes either. Each is made once. A thread that names no model gets the default.
+    `provider:model` and the names of the file `hibernaut.toml` come before modules of the same name. `module:attribute`
+    is a model, a source of models (`module:attribute:name` is one of its models) or a function without arguments that
+    makes either. Each is made once. A thread that names no model gets the default.
     """
 
     def __init__(self, default: str = "") -> None:
-        self.default = full_name(default) if default else ""
+        self._providers: Providers | None = None
         self._made: dict[str, Model] = {}
+        self.default = self.full_name(default) if default else ""
 
     def resolve(self, name: str) -> Model:
         """Return the model of that name.
@@ -46,16 +57,39 @@ class NamedModels:
         if not name:
             raise ConfigurationError(f"no model is named: give one with --model or HIBERNAUT_MODEL; {THERE_IS}")
         if name not in self._made:
-            self._made[name] = BUILT_IN[name]() if name in BUILT_IN else _load(name)
+            self._made[name] = self._make(name)
         return self._made[name]
 
+    @property
+    def providers(self) -> "Providers":
+        """The providers that there are, with what the file `hibernaut.toml` says of them."""
+        if self._providers is None:
+            from hibernaut.models.configuration import find_configuration
+            from hibernaut.models.providers import Providers
 
-def full_name(name: str) -> str:
-    """Return a name that means the same from any directory."""
-    if name in BUILT_IN:
-        return name
-    place, attribute = split(name)
-    return f"{place}:{attribute}" if attribute else name
+            self._providers = Providers(find_configuration())
+        return self._providers
+
+    def full_name(self, name: str) -> str:
+        """Return a name that means the same from any directory."""
+        if name in BUILT_IN or self._is_of_provider(name):
+            return name
+        place, attribute = split(name)
+        return f"{place}:{attribute}" if attribute else name
+
+    async def close(self) -> None:
+        """Let go of all connections."""
+        if self._providers is not None:
+            await self._providers.close()
+
+    def _make(self, name: str) -> Model:
+        if name in BUILT_IN:
+            return BUILT_IN[name]()
+        return self.providers.resolve(name) if self._is_of_provider(name) else _load(name)
+
+    def _is_of_provider(self, name: str) -> bool:
+        # A name that can only be a module's or a file's does not wait for the providers to be looked up.
+        return _PROVIDER.match(name) is not None and self.providers.knows(name)
 
 
 def _load(name: str) -> Model:

@@ -38,6 +38,8 @@ COMMANDS = {
     "receipts": ("hibernaut.cli.receipts:receipts", "Show the runtime's own record of a thread."),
     "verify": ("hibernaut.cli.verify:verify", "Check that what is stored is what its receipts say."),
     "effects": ("hibernaut.cli.effects:effects", "See what is owed to the outside, and settle it by hand."),
+    "models": ("hibernaut.cli.catalogue:models", "See which models can be named, and what is known of them."),
+    "usage": ("hibernaut.cli.usage:usage", "See the tokens that threads have used, and what they have cost."),
     "rap": ("hibernaut.cli.rap:rap", "Tools on other servers: write, check, inspect and call them."),
     "bench": ("hibernaut.cli.bench:bench", "Measure this machine."),
     "completion": ("hibernaut.cli.completion:completion", "Print the completion script of a shell."),

@@ -92,6 +92,8 @@ async def opened(
             yield system
     except BaseExceptionGroup as group:
         raise cause_of(group) from group
+    finally:
+        await models.close()
 
 
 def _check_exists(store: str) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import msgspec
 
 from hibernaut.cli.finding import launched_with
-from hibernaut.cli.models import NOT_NAMED, NamedModels, full_name
+from hibernaut.cli.models import NOT_NAMED, NamedModels
 from hibernaut.cli.policies import load_authority
 from hibernaut.cli.tools import Given
 from hibernaut.errors import UnknownThread
@@ -72,7 +72,7 @@ async def check_old(system: AgentSystem, thread_id: str, setting: Setting, tools
     remarks = []
     if launch.model in NOT_NAMED:
         check_new(setting)
-    elif setting.model and full_name(setting.model) != launch.model:
+    elif setting.model and NamedModels().full_name(setting.model) != launch.model:
         remarks.append(f"the thread keeps the model it was launched with: {launch.model}")
     here = {tool.name if isinstance(tool, Tool) else tool.__name__ for tool in tools}
     if missing := [name for name in launch.tools or () if name not in here]:

@@ -49,6 +49,7 @@ from hibernaut.kernel.turn import TurnBuffer
 from hibernaut.messages.events import Usage
 from hibernaut.messages.items import Item, UserItem, decode_page
 from hibernaut.models.errors import ConnectionLost, ContextOverflow, OutputTruncated, Refused
+from hibernaut.models.prices import Prices, cost_of
 from hibernaut.models.protocol import ModelInfo, ModelRequest
 from hibernaut.stores.protocol import Store
 
@@ -71,6 +72,7 @@ class Asking(msgspec.Struct, frozen=True):
     name: str
     attempt: int
     stream: Stream
+    prices: Prices | None
 
 
 class _Tries(msgspec.Struct):
@@ -139,7 +141,6 @@ class Compactor:
         self._fold(draft, tries, failed, due=due, tokens=pressure.tokens)
         if tries.text:
             take_summary(draft, cut, complete(tries.text, facts), pressure, launch.frame)
-        count_usage(draft, tries.usage)
         turn = TurnCommit.SUMMARIZED if tries.text else TurnCommit.NOT_SUMMARIZED
         name = "" if asking.name == launch.config.model else asking.name
         return Asked(turn, name, attempt=asking.attempt, usage=tries.usage)
@@ -197,6 +198,7 @@ class Compactor:
         if reason or buffer.finish is None:
             raise ConnectionLost("the stream of the summary broke off")
         turn = buffer.turn()
+        count_usage(draft, turn.usage, cost_of(asking.prices, buffer.finish))
         used = tries.usage
         tries.usage = Usage(
             used.input + turn.usage.input, used.output + turn.usage.output, used.cached + turn.usage.cached

@@ -30,6 +30,7 @@ from hibernaut.kernel.turn import TurnBuffer
 from hibernaut.messages.inputs import Command, Delivered
 from hibernaut.messages.stream import StreamPiece
 from hibernaut.models.errors import ConnectionLost, ModelDefect, Refused
+from hibernaut.models.prices import cost_of
 from hibernaut.models.protocol import Model, ModelInfo, ModelRequest, ModelSource
 from hibernaut.stores.protocol import Claim, Store
 from hibernaut.tools.running import is_asked_to_end
@@ -287,7 +288,8 @@ class SliceRunner:
             async def stream(request: ModelRequest, live: LiveTurn) -> str:
                 return await self._stream(chosen.model, request, live, draft, streaming)
 
-            compacted = await self._compactor.compact(draft, launch, pressure, Asking(name, attempt, stream))
+            asking = Asking(name, attempt, stream, chosen.info.prices)
+            compacted = await self._compactor.compact(draft, launch, pressure, asking)
             if compacted is not None:
                 one.asked = compacted
                 return
@@ -354,7 +356,7 @@ class SliceRunner:
                 return
             if buffer.finish is None:
                 raise ConnectionLost("the stream ended before the turn was complete")
-            turn = buffer.turn()
+            turn = replace(buffer.turn(), cost=cost_of(chosen.info.prices, buffer.finish))
             if turn.reason == "refused":
                 raise Refused(buffer.visible() or "the model declined to answer")
         except (ModelError, ConfigurationError) as error:

@@ -95,7 +95,7 @@ def fold_turn(draft: Draft, turn: Turn, judge: CallJudge) -> None:
     head = draft.head
     head.owes = head.overflowed = False
     draft.forget_failures()
-    count_usage(draft, turn.usage)
+    count_usage(draft, turn.usage, turn.cost)
     said = turn.parts if any(map(_says_something, turn.parts)) else ()
     calls = _store(draft, said, judge, CUT_CALL if turn.reason == "length" else HALF_CALL)
     head.measured = turn.usage.input + turn.usage.output
@@ -207,6 +207,7 @@ def fold_failure(draft: Draft, failure: Failure) -> None:
         draft.notice("retry", f"{what}; trying again with a shorter history")
         return
     if not failure.counted:
+        head.attempts = max(1, head.attempts)  # that a thread is held up shows in this
         wait = failure.retry_after + backoff(head.salt, head.version, 1)
         head.retry = draft.timer("retry", draft.now + wait)
         return
@@ -229,8 +230,11 @@ def backoff(salt: bytes, version: int, attempts: int) -> int:
     return wait - wait * jitter // (4 * 65_536)
 
 
-def count_usage(draft: Draft, usage: Usage) -> None:
-    """Add what a completion took to what the thread has used."""
+def count_usage(draft: Draft, usage: Usage, cost: int | None) -> None:
+    """Add what a completion took to what the thread has used; `cost` in millionths of a US dollar, None if unknown."""
+    if cost is not None:
+        draft.head.cost += cost
+        draft.head.priced += usage.input + usage.output
     if usage.input or usage.output:
         used = draft.head.usage
         draft.head.usage = Usage(used.input + usage.input, used.output + usage.output, used.cached + usage.cached)

@@ -225,6 +225,10 @@ class Head(msgspec.Struct, omit_defaults=True):
     """Calls begun so far, by tool, where the authority bounds what is spent."""
     toolsets: dict[str, bytes] = {}
     """What each tool server has for this tree: SHA-256 of its manifest, a blob, by the server's name."""
+    cost: int = 0
+    """Millionths of a US dollar that its completions have cost whose prices are known,"""
+    priced: int = 0
+    """and how many of the tokens used are theirs."""
 
 
 def living(head: Head) -> dict[str, Child]:

@@ -49,6 +49,8 @@ class Turn(msgspec.Struct, frozen=True):
     parts: tuple[TurnPart, ...]
     reason: StopReason | Literal["interrupted"]
     usage: Usage = Usage()
+    cost: int | None = None
+    """Millionths of a US dollar; None: nobody knows."""
 
 
 class TurnBuffer:

@@ -14,6 +14,7 @@ effort = "low"
 context_window = 400_000
 """
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -76,6 +77,18 @@ class Configuration(msgspec.Struct, frozen=True, omit_defaults=True):
 
     providers: Mapping[str, ProviderSettings] = {}
     models: Mapping[str, ModelSettings] = {}
+
+
+def find_configuration() -> Configuration:
+    """Read the file that HIBERNAUT_CONFIG names, or the one in this directory; without one, nothing is said.
+
+    Raises:
+        ConfigurationError: it cannot be read or meant.
+    """
+    named = os.environ.get("HIBERNAUT_CONFIG", "")
+    if not named and not Path(FILE).exists():
+        return Configuration()
+    return read_configuration(Path(named or FILE))
 
 
 def read_configuration(path: Path) -> Configuration:

@@ -1,20 +1,50 @@
 """A provider of models behind HTTP."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
+import httpx2
 import msgspec
 
+from hibernaut.auth import Headers
+from hibernaut.errors import ConfigurationError
 from hibernaut.models.dialect import Dialect
 from hibernaut.models.endpoint import Endpoint
 from hibernaut.models.errors import InvalidRequest, Overloaded
 from hibernaut.models.http_model import HttpModel
 from hibernaut.models.protocol import About, ListedModel
+from hibernaut.models.providers import Wanted
+from hibernaut.models.throttle import Throttle
 
 MOST_PAGES: Final = 100
 """Pages of a list of models."""
 
 _OK: Final = 200
+
+
+def endpoint_of(
+    wanted: Wanted, *, auth: httpx2.Auth | None = None, headers: Mapping[str, str] | None = None, url: str = ""
+) -> Endpoint:
+    """Return the connection to a provider; `url` counts if nobody has said where it is.
+
+    Raises:
+        ConfigurationError: nobody knows where it is.
+    """
+    settings = wanted.settings
+    if not (wanted.url or url):
+        raise ConfigurationError(f'nobody knows where {wanted.name!r} is: [providers.{wanted.name}] url = "https://…"')
+    return Endpoint(
+        wanted.name,
+        wanted.url or url,
+        auth=auth,
+        headers={**(headers or {}), **Headers(settings.headers).read()},
+        throttle=Throttle(
+            concurrency=settings.concurrency,
+            requests_per_minute=settings.requests_per_minute,
+            tokens_per_minute=settings.tokens_per_minute,
+        ),
+        clock=wanted.clock,
+    )
 
 
 class HttpProvider:

@@ -1,8 +1,12 @@
 """Messages of two sides as JSON text, each a list of blocks. What was written is never written anew."""
 
-from typing import Literal
+from typing import Final, Literal
 
 Side = Literal["user", "model"]
+
+
+MOST_CHUNKS: Final = 256
+"""Pieces that are kept apart before they are made one."""
 
 
 class MessageList:
@@ -40,7 +44,7 @@ class MessageList:
         else:
             opening = b"}" + self._end + b"," + self._heads[side]
             if side == "model":
-                self._place = self.size
+                self._place = len(self._chunks)
         self._side = side
         self._chunks += (opening, block[:-1])
         self.size += len(opening) + len(block) - 1
@@ -51,17 +55,21 @@ class MessageList:
         self.size += len(members)
 
     def text(self, mark: bytes = b"", *, twice: bool = False) -> bytes:
-        """Return the whole array.
+        """Return the whole array. `mark` is added as `pieces` does it."""
+        return b"".join(self.pieces(mark, twice=twice))
+
+    def pieces(self, mark: bytes = b"", *, twice: bool = False) -> list[bytes]:
+        """Return the whole array in pieces, so that who puts it into something copies it only once.
 
         `mark` is added to the last block: further members, with a comma before them. With `twice` it is also added to
         the last block that the user's side had when the model was last asked.
         """
         if self._side is None:
-            return b"[]"
-        if len(self._chunks) > 1:
-            self._chunks = [b"".join(self._chunks)]
-        text = self._chunks[0]
-        if not (twice and self._place):
-            return b"".join((text, mark, b"}", self._end, b"]"))
-        view = memoryview(text)
-        return b"".join((view[: self._place], mark, view[self._place :], mark, b"}", self._end, b"]"))
+            return [b"[]"]
+        if len(self._chunks) > MOST_CHUNKS:
+            before, after = self._chunks[: self._place], self._chunks[self._place :]
+            self._chunks = [b"".join(part) for part in (before, after) if part]
+            self._place = min(self._place, 1)
+        place = self._place if twice else 0
+        earlier = [*self._chunks[:place], mark] if place else []
+        return [*earlier, *self._chunks[place:], mark, b"}", self._end, b"]"]

@@ -3,6 +3,7 @@
 import msgspec
 
 from hibernaut.messages.events import Usage
+from hibernaut.messages.stream import Finish
 
 
 class Tier(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -38,3 +39,10 @@ def cost(prices: Prices, usage: Usage, written: int = 0) -> int:
     anew = counting.input if counting.written is None else counting.written
     plain = max(0, usage.input - usage.cached - written)
     return round(plain * counting.input + usage.cached * cached + written * anew + usage.output * counting.output)
+
+
+def cost_of(prices: Prices | None, finish: Finish | None) -> int | None:
+    """Return what a completion has cost that ended like this; None: its price or its tokens are unknown."""
+    if prices is None or finish is None or not (finish.usage.input or finish.usage.output):
+        return None
+    return cost(prices, finish.usage, finish.written)

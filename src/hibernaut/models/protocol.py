@@ -1,7 +1,7 @@
 """What the runtime asks of a model provider."""
 
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from typing import Any, Literal, Protocol, TypeVar, cast
+from typing import Any, Literal, Protocol, TypeVar, cast, runtime_checkable
 
 import msgspec
 
@@ -152,6 +152,15 @@ class ModelProvider(Protocol):
             ModelError.
         """
         ...
+
+    async def close(self) -> None:
+        """Let go of all connections."""
+        ...
+
+
+@runtime_checkable
+class Closes(Protocol):
+    """What holds connections that can be let go."""
 
     async def close(self) -> None:
         """Let go of all connections."""

@@ -6,17 +6,14 @@ from collections.abc import Callable, Mapping
 from importlib.metadata import entry_points
 from typing import Final
 
-import httpx2
 import msgspec
 
-from hibernaut.auth import Headers
 from hibernaut.clock import Clock, SystemClock
+from hibernaut.credentials import BY_NAME
 from hibernaut.errors import ConfigurationError
 from hibernaut.models.catalogue import known
 from hibernaut.models.configuration import FILE, Configuration, ModelSettings, ProviderSettings
-from hibernaut.models.endpoint import Endpoint
-from hibernaut.models.protocol import Model, ModelProvider
-from hibernaut.models.throttle import Throttle
+from hibernaut.models.protocol import About, Model, ModelProvider
 
 logger = logging.getLogger(__name__)
 
@@ -32,35 +29,38 @@ REMEMBERED_MODELS: Final = 256
 """Models that are kept once they were made; the oldest are made anew when they are asked for again."""
 
 
+class BuiltIn(msgspec.Struct, frozen=True):
+    """A provider that comes with Hibernaut: what makes it, where it is, and the variable that holds its key."""
+
+    maker: str
+    url: str = ""
+    """"": it has to be said, or follows from the options."""
+    variable: str = ""
+    """"": it needs no key, or finds its credentials by itself."""
+
+
 class Wanted(msgspec.Struct, frozen=True):
     """A provider as it is to be made."""
 
     name: str
+    kind: str
+    """The provider that it is like; its own name, if it is one itself."""
+    url: str
+    """Its base URL; "" if nobody said."""
+    key: str
+    """Its key, or the name of the variable that holds it (see `hibernaut.credentials`); "" if nobody said."""
     settings: ProviderSettings
     clock: Clock
 
-    def endpoint(self, url: str, auth: httpx2.Auth | None = None, headers: Mapping[str, str] | None = None) -> Endpoint:
-        """Return the connection to it: `url` and `auth` count where the settings name none."""
-        settings = self.settings
-        return Endpoint(
-            self.name,
-            settings.url or url,
-            auth=auth,
-            headers={**(headers or {}), **Headers(settings.headers).read()},
-            throttle=Throttle(
-                concurrency=settings.concurrency,
-                requests_per_minute=settings.requests_per_minute,
-                tokens_per_minute=settings.tokens_per_minute,
-            ),
-            clock=self.clock,
-        )
-
 
 ProviderMaker = Callable[[Wanted], ModelProvider]
-"""Makes a provider. It must not connect to anything yet."""
+"""Makes a provider. It must not connect to anything yet.
 
-BUILT_IN: Final[Mapping[str, str]] = {}
-"""Providers that come with Hibernaut, and what makes them. They are loaded when they are first named."""
+It may raise `ConfigurationError`.
+"""
+
+BUILT_IN: Final[Mapping[str, BuiltIn]] = {}
+"""Providers that come with Hibernaut. They are loaded when they are first named."""
 
 
 class Providers:
@@ -110,9 +110,29 @@ class Providers:
             ConfigurationError: there is none, or it is set up wrongly.
         """
         if name not in self._providers:
-            settings = self._configuration.providers.get(name, ProviderSettings())
-            self._providers[name] = self._maker(self._kind(name))(Wanted(name, settings, self._clock))
+            wanted = self.wanted(name)
+            self._providers[name] = self._maker(wanted.kind)(wanted)
         return self._providers[name]
+
+    def wanted(self, name: str) -> Wanted:
+        """Return how a provider is to be made: what the configuration says, and what comes with Hibernaut."""
+        settings = self._configuration.providers.get(name, ProviderSettings())
+        kind = settings.like or name
+        built_in = BUILT_IN.get(kind, BuiltIn(""))
+        key = settings.key or (f"{BY_NAME}{built_in.variable}" if built_in.variable else "")
+        return Wanted(name, kind, settings.url or built_in.url, key, settings, self._clock)
+
+    def about(self, name: str) -> tuple[str, About]:
+        """Return the provider of the model of that name, what is known of the model, and how it is asked.
+
+        Raises:
+            ConfigurationError: it is neither `provider:model` nor one of `given`.
+        """
+        settings = self._configuration.models.get(name, ModelSettings())
+        provider, colon, model_id = (settings.of or name).partition(":")
+        if not colon or not model_id:
+            raise ConfigurationError(f"there is no model {name!r}; {self._there_is()}")
+        return provider, settings.about(model_id, known(self.wanted(provider).kind, model_id))
 
     async def close(self) -> None:
         """Let go of all connections."""
@@ -120,19 +140,11 @@ class Providers:
             await provider.close()
 
     def _make(self, name: str) -> Model:
-        settings = self._configuration.models.get(name, ModelSettings())
-        provider, colon, model_id = (settings.of or name).partition(":")
-        if not colon or not model_id:
-            raise ConfigurationError(f"there is no model {name!r}; {self._there_is()}")
-        about = settings.about(model_id, known(self._kind(provider), model_id))
-        if not about.info.context_window:
+        provider, about = self.about(name)
+        made = self.provider(provider).model(about)
+        if not made.info.context_window:
             logger.warning(UNKNOWN_MODEL, name, FILE, name)
-        return self.provider(provider).model(about)
-
-    def _kind(self, provider: str) -> str:
-        """Return the provider that one is like: what makes it, and whose models the catalogue knows."""
-        settings = self._configuration.providers.get(provider)
-        return settings.like if settings is not None and settings.like else provider
+        return made
 
     def _maker(self, kind: str) -> ProviderMaker:
         if kind in self._others:
@@ -144,7 +156,7 @@ class Providers:
             return made
         if kind not in BUILT_IN:
             raise ConfigurationError(f"there is no provider {kind!r}; {self._there_is()}")
-        module, _, maker = BUILT_IN[kind].partition(":")
+        module, _, maker = BUILT_IN[kind].maker.partition(":")
         built_in: ProviderMaker = getattr(importlib.import_module(module), maker)
         return built_in
 

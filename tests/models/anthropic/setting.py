@@ -68,8 +68,8 @@ async def elsewhere(kind: str, script: FakeScript, model: str, **settings: Any) 
 
 def frames(events: Sequence[bytes]) -> Iterator[Frame]:
     for event in events:
-        kind, _, data = event.decode().strip().partition("\n")
-        yield Frame(kind.removeprefix("event: "), data.removeprefix("data: "))
+        kind, _, data = event.decode().strip().rpartition("data: ")
+        yield Frame(kind.removeprefix("event: ").strip(), data)
 
 
 def read(events: Sequence[bytes]) -> list[StreamPiece]:

@@ -41,5 +41,7 @@ VERTEX: Final = Platform(
 )
 """Google Cloud. The base URL is `https://HOST/v1/projects/PROJECT/locations/REGION/publishers/anthropic/models`."""
 
-BEDROCK: Final = Platform(name="bedrock", listing="", largest=20_000_000, pictures=PictureLimits(addresses=False))
+BEDROCK: Final = Platform(
+    name="bedrock", listing="", largest=20_000_000, pictures=PictureLimits(together=12_000_000, addresses=False)
+)
 """The door of Amazon Bedrock that speaks this API. The base URL is `https://bedrock-mantle.REGION.api.aws/anthropic`."""

@@ -144,7 +144,7 @@ class AnthropicReader:
             return ()
         self._finished = True
         ended = self._release() if self._reason == "end" else ()
-        return (*ended, Finish(self._reason, self._counted()))
+        return (*ended, Finish(self._reason, self._counted(), self._usage.cache_creation_input_tokens or 0))
 
     def _begin(self, index: int, block: _Block) -> Iterator[StreamPiece]:
         yield from self._release()
@@ -214,12 +214,13 @@ class AnthropicReader:
         return held
 
     def _count(self, usage: _Usage | None) -> None:
-        """Take counts, which are those of the whole answer so far."""
-        if usage is not None:
-            for name in _Usage.__struct_fields__:
-                count = getattr(usage, name)
-                if count:
-                    setattr(self._usage, name, count)
+        """Take counts, which are those of the whole answer so far. Some servers say at the end that the input was 0."""
+        if usage is None:
+            return
+        for name in _Usage.__struct_fields__:
+            count = getattr(usage, name)
+            if count or (count is not None and name == "output_tokens"):
+                setattr(self._usage, name, count)
 
     def _counted(self) -> Usage:
         usage = self._usage

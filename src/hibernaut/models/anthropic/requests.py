@@ -68,7 +68,7 @@ def body_of(
     """
     # A summary is made once, from a prompt that no other request begins with.
     mark = MARKS[cache_for] if about.settings.cache and request.purpose == "turn" and not counting else b""
-    messages = writer.text(manner, request.transcript, mark)
+    messages = writer.pieces(manner, request.transcript, mark)
     fields: dict[str, Any] = {}
     if platform.names_model:
         fields["anthropic_version"] = platform.version
@@ -79,14 +79,14 @@ def body_of(
     if not counting:
         fields |= {"max_tokens": output, "stream": True}
     fields |= thinking_of(traits, about.settings.effort, output, midway=writer.midway)
-    members: dict[str, bytes] = {}
+    members: dict[str, list[bytes]] = {}
     if request.tools:
-        members["tools"] = tools_json(request.tools, mark)
+        members["tools"] = [tools_json(request.tools, mark)]
     elif writer.calls:
-        members["tools"] = NO_TOOLS
+        members["tools"] = [NO_TOOLS]
         fields["tool_choice"] = {"type": "none"}
     if request.instructions.strip():
-        members["system"] = system_json(request.instructions, mark)
+        members["system"] = [system_json(request.instructions, mark)]
     members["messages"] = messages
     fields |= about.settings.parameters
     betas = tuple(fields.pop("betas", ()))
@@ -101,12 +101,12 @@ def body_of(
     return Body(data, betas)
 
 
-def _joined(fields: Mapping[str, Any], members: Mapping[str, bytes]) -> bytes:
+def _joined(fields: Mapping[str, Any], members: Mapping[str, list[bytes]]) -> bytes:
     """Return an object of fields and of members that are written already. Fields win over members."""
     pieces = [_encode(fields)[:-1]]
     for name, text in members.items():
         if name not in fields:
-            pieces += (b',"', name.encode(), b'":', text)
+            pieces += (b',"', name.encode(), b'":', *text)
     pieces.append(b"}")
     return b"".join(pieces)
 

@@ -87,8 +87,8 @@ class MessageWriter:
             elif isinstance(item, ReasoningItem):
                 self._thinks(item)
 
-    def text(self, manner: Manner, transcript: Sequence[Item], mark: bytes = b"") -> bytes:
-        """Return the messages, written in a manner; with a `mark`, marked for the cache.
+    def pieces(self, manner: Manner, transcript: Sequence[Item], mark: bytes = b"") -> list[bytes]:
+        """Return the messages in pieces, written in a manner; with a `mark`, marked for the cache.
 
         What was written is written anew where it was in another manner, or where pictures have given way.
         """
@@ -98,7 +98,7 @@ class MessageWriter:
             self._again(transcript)
         if self._album.stale:
             self._again(transcript)
-        return self._messages.text(mark, twice=bool(mark))
+        return self._messages.pieces(mark, twice=bool(mark))
 
     def _again(self, transcript: Sequence[Item]) -> None:
         self._album.begin()

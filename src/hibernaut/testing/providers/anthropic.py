@@ -44,6 +44,9 @@ ERRORS: Final[tuple[tuple[type[ModelError], int, str], ...]] = (
 )
 """Statuses and types of errors, by what the runtime calls them."""
 
+VERSIONS: Final = ("2023-06-01", "2026-10-21")
+"""Of the API. The newer one does not let anybody choose how words are drawn."""
+
 STOPS: Final = {"length": "max_tokens", "refused": "refusal"}
 
 
@@ -85,10 +88,15 @@ class AnthropicWire:
             return error_answer(refused.status, refused.kind, str(refused))
 
     def _authenticate(self, asked: Asked) -> None:
-        if asked.headers.get("x-api-key") != self._key:
+        bearer = asked.headers.get("authorization") == f"Bearer {self._key}"
+        if asked.headers.get("x-api-key") != self._key and not bearer:
             raise Refused("invalid x-api-key", HTTPStatus.UNAUTHORIZED, "authentication_error")
-        if asked.headers.get("anthropic-version") != "2023-06-01":
+        version = asked.headers.get("anthropic-version")
+        if version not in VERSIONS:
             raise Refused("anthropic-version: header is required")
+        if version == VERSIONS[-1] and isinstance(asked.body, dict):
+            for name in asked.body.keys() & {"temperature", "top_p", "top_k"}:
+                raise Refused(f"{name}: Extra inputs are not permitted")
 
     def _route(self, asked: Asked) -> Raw | None:
         path, _, query = asked.path.partition("?")

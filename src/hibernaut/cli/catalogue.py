@@ -1,0 +1,126 @@
+"""`hibernaut models`: which models can be named, and what is known of them."""
+
+import os
+import sys
+
+import click
+import msgspec
+
+from hibernaut.cli import options
+from hibernaut.cli.models import BUILT_IN as OWN
+from hibernaut.cli.models import NamedModels
+from hibernaut.cli.running import run_async
+from hibernaut.cli.terminal import table
+from hibernaut.credentials import BY_NAME, is_named
+from hibernaut.models.configuration import find_configuration
+from hibernaut.models.prices import Prices
+from hibernaut.models.providers import Providers, Wanted
+
+
+@click.group(
+    invoke_without_command=True,
+    epilog=options.examples(
+        "hibernaut models",
+        "hibernaut models list anthropic",
+        "hibernaut models show anthropic:claude-sonnet-4-5",
+    ),
+)
+@click.pass_context
+def models(ctx: click.Context) -> None:
+    """See which models can be named, and what is known of them.
+
+    Alone it lists the providers: where each is, and whether its key is there. What the file `hibernaut.toml` in this
+    directory (or HIBERNAUT_CONFIG) says of providers and models counts.
+    """
+    if ctx.invoked_subcommand is None:
+        _providers(Providers(find_configuration()))
+
+
+def _providers(providers: Providers) -> None:
+    rows = [(name, "built in", "", "") for name in sorted(OWN)]
+    for name in providers.names:
+        wanted = providers.wanted(name)
+        like = wanted.kind if wanted.kind != name else ""
+        rows.append((f"{name}:…", wanted.url, _key(wanted), f"like {like}" if like else ""))
+    for name in providers.given:
+        provider, about = providers.about(name)
+        rows.append((name, "", "", f"is {provider}:{about.model_id}"))
+    for line in table(("NAME", "WHERE", "KEY", ""), rows):
+        click.echo(line)
+
+
+def _key(wanted: Wanted) -> str:
+    if not wanted.key:
+        return ""
+    if not is_named(wanted.key):
+        return "in the file"
+    variable = wanted.key.removeprefix(BY_NAME).strip()
+    return variable if os.environ.get(variable, "").strip() else f"{variable} (not set)"
+
+
+@models.command("list")
+@click.argument("provider", type=options.WORD)
+@options.json_lines
+def list_models(provider: str, *, as_json: bool) -> None:
+    """Ask PROVIDER which models it has."""
+    sys.exit(run_async(_list(provider, as_json=as_json)))
+
+
+async def _list(name: str, *, as_json: bool) -> int:
+    providers = Providers(find_configuration())
+    try:
+        found = await providers.provider(name).models()
+    finally:
+        await providers.close()
+    rows = []
+    for one in sorted(found, key=lambda listed: listed.id):
+        info = providers.about(f"{name}:{one.id}")[1].info
+        if as_json:
+            click.echo(msgspec.json.encode({"id": one.id, "name": one.name, "info": info}))
+        rows.append((f"{name}:{one.id}", f"{info.context_window:,}" if info.context_window else "?", one.name))
+    if not as_json:
+        for line in table(("MODEL", "WINDOW", "NAME"), rows, right=(1,)):
+            click.echo(line)
+    return 0
+
+
+@models.command()
+@click.argument("name", type=options.WORD)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def show(name: str, *, as_json: bool) -> None:
+    """Show what is known of a model, and how it is asked. Nobody is asked for that."""
+    named = NamedModels()
+    if not named.providers.knows(name):
+        info = named.resolve(name).info
+        click.echo(msgspec.json.encode(info) if as_json else f"{name}: {info}")
+        return
+    provider, about = named.providers.about(name)
+    if as_json:
+        click.echo(msgspec.json.encode({"provider": provider, **msgspec.to_builtins(about)}))
+        return
+    info, settings = about.info, about.settings
+    facts = [
+        ("Model", about.model_id),
+        ("Provider", provider),
+        ("Where", named.providers.wanted(provider).url),
+        ("Key", _key(named.providers.wanted(provider))),
+        (
+            "Window",
+            f"{info.context_window:,} tokens" if info.context_window else "unknown: the catalogue has no such model",
+        ),
+        ("Answers", f"up to {info.max_output:,} tokens" if info.max_output else ""),
+        ("Takes", "text and images" if info.images else "text"),
+        ("Thinks", f"effort {settings.effort or 'as the provider likes'}" if info.reasoning else ""),
+        ("Prices", _prices(info.prices) if info.prices else "unknown"),
+        ("Further", msgspec.json.encode(settings.parameters).decode() if settings.parameters else ""),
+    ]
+    for what, value in facts:
+        if value:
+            click.echo(f"{what:<10}{value}")
+
+
+def _prices(prices: Prices) -> str:
+    words = [f"${prices.input:g} for a million tokens of prompts", f"${prices.output:g} of answers"]
+    words += [f"${prices.cached:g} of cached prompts"] if prices.cached is not None else []
+    words += [f"more above {tier.above:,} tokens" for tier in prices.tiers]
+    return ", ".join(words)

@@ -1,0 +1,134 @@
+import asyncio
+import logging
+import sys
+import types
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from hibernaut.errors import ConfigurationError
+from hibernaut.models.configuration import Configuration, ModelSettings, ProviderSettings
+from hibernaut.models.echo import EchoModel
+from hibernaut.models.protocol import About, ListedModel, ModelInfo
+from hibernaut.models.providers import BUILT_IN, Providers, Wanted
+
+
+class EchoOf(EchoModel):
+    def __init__(self, about: About) -> None:
+        self.about = about
+        self.info = about.info
+
+
+class Parrots:
+    """A provider of another package."""
+
+    def __init__(self, wanted: Wanted) -> None:
+        self.wanted = wanted
+        self.closed = False
+
+    def model(self, about: About) -> EchoOf:
+        return EchoOf(about)
+
+    async def models(self) -> Sequence[ListedModel]:
+        return [ListedModel("grey"), ListedModel("green")]
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+@pytest.fixture
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A package is installed that brings a provider, and one that brings a broken one."""
+    meta = tmp_path / "parrots-1.0.dist-info"
+    meta.mkdir()
+    (meta / "METADATA").write_text("Metadata-Version: 2.1\nName: parrots\nVersion: 1.0\n", encoding="utf-8")
+    (meta / "entry_points.txt").write_text(
+        "[hibernaut.models]\nparrots = parrots:Parrots\nbroken = nowhere_to_be_found:it\n", encoding="utf-8"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setitem(sys.modules, "parrots", types.SimpleNamespace(Parrots=Parrots))
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_provider_of_another_package_is_found_by_its_entry_point() -> None:
+    providers = Providers()
+    model = providers.resolve("parrots:grey")
+    assert isinstance(model, EchoOf)
+    assert model.about.model_id == "grey"
+    assert providers.resolve("parrots:grey") is model
+    assert "parrots" in providers.names
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_provider_that_cannot_be_loaded_is_named_with_the_reason() -> None:
+    with pytest.raises(ConfigurationError, match="'broken' of nowhere_to_be_found:it cannot be loaded: No module"):
+        Providers().resolve("broken:x")
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_provider_of_ones_own_is_like_another_one_and_is_told_where_it_is() -> None:
+    settings = ProviderSettings(like="parrots", url="http://cage", key="env:SEEDS")
+    providers = Providers(Configuration(providers={"cage": settings}))
+    made = providers.provider("cage")
+    assert isinstance(made, Parrots)
+    assert (made.wanted.name, made.wanted.kind, made.wanted.url, made.wanted.key) == (
+        "cage",
+        "parrots",
+        "http://cage",
+        "env:SEEDS",
+    )
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_name_of_ones_own_stands_for_a_model_asked_in_ones_own_way() -> None:
+    models = {
+        "loud": ModelSettings(of="parrots:grey", effort="high", context_window=9),
+        "parrots:green": ModelSettings(max_output=7),
+    }
+    providers = Providers(Configuration(models=models))
+    loud, green, grey = (providers.resolve(name) for name in ("loud", "parrots:green", "parrots:grey"))
+    assert isinstance(loud, EchoOf)
+    assert isinstance(green, EchoOf)
+    assert isinstance(grey, EchoOf)
+    assert (loud.about.model_id, loud.about.settings.effort, loud.info.context_window) == ("grey", "high", 9)
+    assert (green.about.model_id, green.about.settings.max_output) == ("green", 7)
+    assert grey.about == About("grey", ModelInfo())
+    assert providers.given == ["loud"]
+
+
+@pytest.mark.usefixtures("installed")
+def test_a_model_that_the_catalogue_does_not_know_is_told_once_in_a_clear_line(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    providers = Providers()
+    with caplog.at_level(logging.WARNING):
+        for _ in range(3):
+            providers.resolve("parrots:grey")
+    assert len(caplog.messages) == 1
+    assert "parrots:grey is not in the catalogue" in caplog.messages[0]
+    assert '[models."parrots:grey"] context_window' in caplog.messages[0]
+
+
+@pytest.mark.parametrize("name", ["nobody:x", "nobody", "nobody:", ":x", ""])
+def test_a_name_of_nothing_is_refused_and_says_what_there_is(name: str) -> None:
+    providers = Providers(Configuration(models={"quick": ModelSettings(of="parrots:grey")}))
+    assert not providers.knows(name)
+    with pytest.raises(ConfigurationError, match="there is: quick"):
+        providers.resolve(name)
+
+
+@pytest.mark.usefixtures("installed")
+def test_closing_lets_go_of_every_provider_that_was_made() -> None:
+    providers = Providers()
+    made = providers.provider("parrots")
+    asyncio.run(providers.close())
+    assert isinstance(made, Parrots)
+    assert made.closed
+
+
+@pytest.mark.parametrize("name", BUILT_IN)
+def test_every_provider_that_comes_with_hibernaut_can_be_made(name: str) -> None:
+    settings = ProviderSettings(url="https://example.org", options={"region": "eu-central-1", "project": "p"})
+    providers = Providers(Configuration(providers={name: settings}))
+    assert providers.provider(name) is providers.provider(name)
