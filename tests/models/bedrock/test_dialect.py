@@ -11,10 +11,13 @@ import pytest
 
 from hibernaut import AgentSystem, tool
 from hibernaut.auth import Bearer, SigV4
-from hibernaut.errors import ModelError
+from hibernaut.errors import ConfigurationError, ModelError
 from hibernaut.messages.items import CallItem, Item, ReasoningItem, ResultItem, TextItem, UserItem
-from hibernaut.messages.stream import TextDelta
-from hibernaut.models.bedrock.dialect import SERVICE, ConverseDialect, control_url, url
+from hibernaut.messages.stream import ReasoningBlock, TextDelta
+from hibernaut.models.bedrock.dialect import ConverseDialect
+from hibernaut.models.bedrock.provider import SERVICE
+from hibernaut.models.bedrock.provider import bedrock as made
+from hibernaut.models.configuration import ProviderSettings
 from hibernaut.models.dialect import Refusal
 from hibernaut.models.endpoint import Endpoint
 from hibernaut.models.errors import (
@@ -26,7 +29,9 @@ from hibernaut.models.errors import (
 )
 from hibernaut.models.http_provider import HttpProvider
 from hibernaut.models.protocol import ListedModel, ModelInfo
+from hibernaut.models.providers import Wanted
 from hibernaut.models.scripted import call, stall, think, turn
+from hibernaut.testing.clock import ManualClock
 from hibernaut.testing.providers.bedrock import ACCESS_KEY, SECRET_KEY, TOKEN, ConverseWire
 from hibernaut.testing.providers.server import FakeProvider, Played
 from tests.models.bedrock.converse import CLAUDE, LLAMA, about, bedrock
@@ -62,7 +67,7 @@ def meant(status: int, kind: str, message: str = "words", **body: Any) -> ModelE
         (502, "SomethingNew", Overloaded),
     ],
 )
-def test_a_refusal_has_its_kind(status: int, kind: str, error: type[ModelError]) -> None:
+def test_c52_a_refusal_has_its_kind(status: int, kind: str, error: type[ModelError]) -> None:
     assert type(meant(status, kind)) is error
 
 
@@ -74,7 +79,7 @@ def test_a_refusal_has_its_kind(status: int, kind: str, error: type[ModelError])
         "The model returned the following errors: input length and `max_tokens` exceed context limit: 1 + 2 > 3",
     ],
 )
-def test_a_prompt_that_is_too_long_is_told_by_the_words(words: str) -> None:
+def test_c53_a_prompt_that_is_too_long_is_told_by_the_words(words: str) -> None:
     assert type(meant(400, "ValidationException", words)) is ContextOverflow
     assert type(meant(429, "ThrottlingException", "Too many tokens, please wait before trying again.")) is RateLimited
 
@@ -90,7 +95,7 @@ def test_models_are_listed_with_the_profiles_that_lead_to_others() -> None:
     async def scenario() -> None:
         async with FakeProvider(ConverseWire()) as fake:
             endpoint = Endpoint("bedrock", "http://nowhere.invalid", auth=Bearer(TOKEN))
-            provider = HttpProvider(endpoint, ConverseDialect(fake.url))
+            provider = HttpProvider(endpoint, ConverseDialect(control=fake.url))
             found = await provider.models()
             await provider.close()
         assert list(found) == [
@@ -103,12 +108,37 @@ def test_models_are_listed_with_the_profiles_that_lead_to_others() -> None:
     asyncio.run(scenario())
     assert ConverseDialect().listing == ""
     with pytest.raises(ValueError, match="neither"):
-        ConverseDialect("x").listed(b"{}")
+        ConverseDialect(control="x").listed(b"{}")
 
 
-def test_both_halves_of_the_service_are_in_a_region() -> None:
-    assert url("eu-central-1") == "https://bedrock-runtime.eu-central-1.amazonaws.com"
-    assert control_url("eu-central-1") == "https://bedrock.eu-central-1.amazonaws.com"
+def wanted(address: str = "", key: str = "", **options: str) -> Wanted:
+    return Wanted("mine", "bedrock", address, key, ProviderSettings(options=options), ManualClock())
+
+
+def test_both_halves_of_the_service_are_in_a_region(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AWS_REGION", raising=False)
+    monkeypatch.delenv("AWS_DEFAULT_REGION", raising=False)
+    with pytest.raises(ConfigurationError, match="has to be told its region"):
+        made(wanted())
+    with pytest.raises(ConfigurationError, match="has to be told its region"):
+        made(wanted("https://gateway.example"))
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    for provider, region in ((made(wanted(region="eu-central-1")), "eu-central-1"), (made(wanted()), "us-east-1")):
+        assert provider.endpoint.url == f"https://bedrock-runtime.{region}.amazonaws.com"
+        assert provider.dialect.listing == f"https://bedrock.{region}.amazonaws.com/foundation-models"
+
+
+@pytest.mark.parametrize("key", ["", TOKEN])
+def test_a_provider_asks_at_its_address_with_a_key_or_signs(keys: pytest.MonkeyPatch, key: str) -> None:
+    async def scenario() -> None:
+        async with FakeProvider(ConverseWire(), [turn(think("Hm.", data=b"1"), "Hi.")]) as fake:
+            provider = made(wanted(fake.url, key, region="eu-central-1", control=fake.url))
+            pieces = [piece async for piece in provider.model(about()).stream(request(HELLO))]
+            assert len(await provider.models()) == 4
+            await provider.close()
+        assert [piece.provider for piece in pieces if isinstance(piece, ReasoningBlock)] == ["mine"]
+
+    asyncio.run(scenario())
 
 
 @pytest.fixture
@@ -218,7 +248,7 @@ async def look(path: str) -> str:
     return f"{path} says hello"
 
 
-def test_an_agent_works_sleeps_and_goes_on_in_another_process(tmp_path: Path) -> None:
+def test_a23_an_agent_works_sleeps_and_goes_on_in_another_process(tmp_path: Path) -> None:
     script: list[Played] = [
         turn(think("I look.", data=b"1"), "Let me look. ", call("look", path="a"), call("look", path="b")),
         turn(think("Now I rest.", data=b"2"), call("sleep_until_event_or_input")),

@@ -122,7 +122,7 @@ def test_calls_whose_pieces_come_in_turns_are_told_apart() -> None:
 @pytest.mark.parametrize(
     "arguments,complete", [([], False), (['{"pa'], False), (['{"path":"a"}'], True), (["{}"], True), (["7"], False)]
 )
-def test_a_call_that_the_output_limit_cut_off_has_not_ended(arguments: list[str], complete: bool) -> None:
+def test_c53_a_call_that_the_output_limit_cut_off_has_not_ended(arguments: list[str], complete: bool) -> None:
     """The API says of it that it has."""
     deltas = [delta(1, toolUse={"input": text}) for text in arguments]
     found = whole(read(start(0), stop(0), start(1), *deltas, stop(1), ended("max_tokens")))

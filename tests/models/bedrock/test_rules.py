@@ -152,7 +152,7 @@ def test_the_fake_refuses_what_other_families_do_not_take() -> None:
 # Calls without tools
 
 
-def test_a_history_with_calls_has_a_tool_even_where_there_is_none() -> None:
+def test_c05_a_history_with_calls_has_a_tool_even_where_there_is_none() -> None:
     asked = request(HELLO, called(1), *answers(1), tools=(), purpose="summary")
     (tool,) = body_of(asked)["toolConfig"]["tools"]
     assert tool["toolSpec"]["description"] == "Never call this."
@@ -207,17 +207,17 @@ def test_a_failed_result_with_an_image_says_so_in_words() -> None:
     ],
     ids=["svg", "address", "large", "wide"],
 )
-def test_an_image_that_would_be_refused_is_a_word(image: Image) -> None:
+def test_c25_an_image_that_would_be_refused_is_a_word(image: Image) -> None:
     (message,) = messages(UserItem((image,)))
     assert message["content"][0]["text"].startswith("[an image")
 
 
-def test_an_image_is_sent_as_what_its_bytes_are() -> None:
+def test_c25_an_image_is_sent_as_what_its_bytes_are() -> None:
     (message,) = messages(UserItem((Image("image/png", GIF), Image("image/webp", png()))))
     assert [block["image"]["format"] for block in message["content"]] == ["gif", "png"]
 
 
-def test_when_there_are_too_many_images_the_oldest_give_way_however_they_came() -> None:
+def test_c25_when_there_are_too_many_images_the_oldest_give_way_however_they_came() -> None:
     items = [UserItem((Text(str(number)), PICTURE)) for number in range(25)]
     memo, model, grown = Memo(), offline(LLAMA), b""
     for count in range(1, 26):
@@ -230,7 +230,7 @@ def test_when_there_are_too_many_images_the_oldest_give_way_however_they_came() 
 
 
 @pytest.mark.parametrize("data", [THOUGHT, REDACTED])
-def test_reasoning_that_is_signed_goes_back_byte_for_byte(data: bytes) -> None:
+def test_a23_reasoning_that_is_signed_goes_back_byte_for_byte(data: bytes) -> None:
     sent = offline(CLAUDE).sent(request(HELLO, ReasoningItem("bedrock", data), called(1), *answers(1))).body
     assert b'{"reasoningContent":' + data + b"}" in sent
     assert not refusal(msgspec.json.decode(sent))
@@ -373,7 +373,7 @@ def test_a_family_is_known_in_every_region(prefix: str) -> None:
     assert family_of(f"{prefix}anthropic.claude-opus-4-6-v1").thinking == "claude"
 
 
-def test_what_was_sent_once_stays_as_it_is_byte_for_byte() -> None:
+def test_a18_what_was_sent_once_stays_as_it_is_byte_for_byte() -> None:
     items: list[Item] = [HELLO]
     for number in range(1, 9):
         thought, text = ReasoningItem("bedrock", THOUGHT), TextItem(f"step {number}")

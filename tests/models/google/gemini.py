@@ -11,7 +11,8 @@ from hibernaut.messages.events import Usage
 from hibernaut.messages.stream import StreamPiece
 from hibernaut.models.dialect import Frame
 from hibernaut.models.endpoint import Endpoint
-from hibernaut.models.google.dialect import KEY_HEADER, GeminiDialect
+from hibernaut.models.google.dialect import GeminiDialect
+from hibernaut.models.google.provider import KEY_HEADER
 from hibernaut.models.google.rules import GEMINI_API, VERTEX, Platform
 from hibernaut.models.http_model import HttpModel
 from hibernaut.models.protocol import About, ModelInfo, ModelRequest, Settings

@@ -10,9 +10,10 @@ import pytest
 
 from hibernaut import AgentSystem, tool
 from hibernaut.auth import Headers
-from hibernaut.errors import ModelError
+from hibernaut.errors import ConfigurationError, ModelError
 from hibernaut.messages.items import CallItem, Item, ReasoningItem, ResultItem, TextItem, UserItem
-from hibernaut.messages.stream import TextDelta
+from hibernaut.messages.stream import ReasoningBlock, TextDelta
+from hibernaut.models.configuration import ProviderSettings
 from hibernaut.models.dialect import Refusal
 from hibernaut.models.endpoint import Endpoint
 from hibernaut.models.errors import (
@@ -23,11 +24,14 @@ from hibernaut.models.errors import (
     Overloaded,
     RateLimited,
 )
-from hibernaut.models.google.dialect import KEY_HEADER, GeminiDialect, vertex_url
+from hibernaut.models.google.dialect import GeminiDialect
+from hibernaut.models.google.provider import KEY_HEADER, google, vertex, vertex_url
 from hibernaut.models.google.rules import GEMINI_API, VERTEX, Platform
 from hibernaut.models.http_provider import HttpProvider
 from hibernaut.models.protocol import ListedModel, ModelInfo
+from hibernaut.models.providers import ProviderMaker, Wanted
 from hibernaut.models.scripted import call, stall, think, turn
+from hibernaut.testing.clock import ManualClock
 from hibernaut.testing.providers.google import KEY, MODELS, GeminiWire, signed
 from hibernaut.testing.providers.server import FakeProvider, Played
 from tests.models.google.gemini import about, gemini
@@ -79,7 +83,7 @@ TOO_LONG = "The input token count (1200000) exceeds the maximum number of tokens
         (400, {"error": "words"}, InvalidRequest),
     ],
 )
-def test_a_refusal_has_its_kind(code: int, body: Any, kind: type[ModelError]) -> None:
+def test_c52_a_refusal_has_its_kind(code: int, body: Any, kind: type[ModelError]) -> None:
     assert type(meant(code, body)) is kind
 
 
@@ -102,7 +106,7 @@ def test_a_refusal_has_its_kind(code: int, body: Any, kind: type[ModelError]) ->
         ([detail("QuotaFailure", violations="none"), "text"], {}, 0),
     ],
 )
-def test_how_long_to_leave_it_alone_is_read_from_the_details(
+def test_c52_how_long_to_leave_it_alone_is_read_from_the_details(
     details: list[Any], headers: dict[str, str], wait: int
 ) -> None:
     error = meant(429, status("RESOURCE_EXHAUSTED", "slow", *details), headers)
@@ -124,10 +128,36 @@ def test_models_are_listed_page_by_page() -> None:
     asyncio.run(scenario())
 
 
+def wanted(name: str, url: str = "", key: str = "", **options: str) -> Wanted:
+    return Wanted(name, name, url, key, ProviderSettings(options=options), ManualClock())
+
+
 def test_vertex_lists_no_models_and_is_where_the_project_is() -> None:
     assert GeminiDialect(VERTEX).listing == ""
-    assert vertex_url("p") == "https://aiplatform.googleapis.com/v1/projects/p/locations/global/publishers/google"
-    assert vertex_url("p", "europe-west4").startswith("https://europe-west4-aiplatform.googleapis.com/v1/projects/p/")
+    made = vertex(wanted("v", "", "token", project="p", region="europe-west4"))
+    where = "https://europe-west4-aiplatform.googleapis.com/v1/projects/p/locations/europe-west4/publishers/google"
+    assert made.endpoint.url == where
+    assert vertex_url("p", "global").startswith("https://aiplatform.googleapis.com/v1/projects/p/locations/global/")
+    with pytest.raises(ConfigurationError, match="has to be told its project"):
+        vertex(wanted("v"))
+
+
+@pytest.mark.parametrize("maker,wire", [(google, GeminiWire()), (vertex, GeminiWire(vertex=True))])
+def test_a_provider_asks_with_its_key_at_its_address(maker: ProviderMaker, wire: GeminiWire) -> None:
+    async def scenario() -> None:
+        async with FakeProvider(wire, [turn(think("Hm.", data=b"1"), "Hi.", call("look", path="a"))]) as fake:
+            provider = maker(wanted("mine", fake.url, "env:SOME_KEY"))
+            pieces = [piece async for piece in provider.model(about()).stream(request(HELLO))]
+            await provider.close()
+        assert ReasoningBlock("mine", b"", "Hm.") in pieces
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SOME_KEY", KEY)
+        asyncio.run(scenario())
+
+
+def test_nobody_is_asked_before_a_provider_is() -> None:
+    assert google(wanted("google")).endpoint.url == "https://generativelanguage.googleapis.com/v1beta"
 
 
 @pytest.mark.parametrize("headers", [{}, {KEY_HEADER: "wrong"}])
@@ -211,7 +241,7 @@ async def look(path: str) -> str:
     return f"{path} says hello"
 
 
-def test_an_agent_works_sleeps_and_goes_on_in_another_process(tmp_path: Path) -> None:
+def test_a23_an_agent_works_sleeps_and_goes_on_in_another_process(tmp_path: Path) -> None:
     script: list[Played] = [
         turn(think("I look.", data=b"1"), "Let me look. ", call("look", path="a"), call("look", path="b")),
         turn(think("Now I rest.", data=b"2"), call("sleep_until_event_or_input")),

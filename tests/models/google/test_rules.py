@@ -172,7 +172,7 @@ def test_the_fake_refuses_what_breaks_a_rule(body: Any, words: str) -> None:
 # Signatures
 
 
-def test_a_signature_goes_back_with_its_call() -> None:
+def test_a23_a_signature_goes_back_with_its_call() -> None:
     written = contents(HELLO, called(1, data=OWN), called(2, data=call_data("google", "")), *answers(2))
     assert [part.get("thoughtSignature") for part in written[1]["parts"]] == [SIGNATURE, None]
 
@@ -206,7 +206,7 @@ def test_a_signature_of_the_other_platform_is_not_sent() -> None:
     assert written[1]["parts"][0]["thoughtSignature"] == UNSIGNED
 
 
-def test_the_signature_of_a_text_goes_back_beside_it() -> None:
+def test_a23_the_signature_of_a_text_goes_back_beside_it() -> None:
     signature = ReasoningItem("google", SIGNATURE.encode())
     written = contents(HELLO, TextItem("I look."), signature, called(1, data=OWN), *answers(1))
     assert written[1]["parts"][0] == {"text": "I look.", "thoughtSignature": SIGNATURE}
@@ -245,7 +245,7 @@ PICTURE = Image("image/png", png())
 INLINE = {"inlineData": {"mimeType": "image/png", "data": base64.b64encode(png()).decode()}}
 
 
-def test_an_image_is_sent_as_what_its_bytes_are() -> None:
+def test_c25_an_image_is_sent_as_what_its_bytes_are() -> None:
     (content,) = contents(UserItem((Text("Look:"), Image("image/jpeg", png()))))
     assert content["parts"] == [{"text": "Look:"}, INLINE]
 
@@ -260,7 +260,7 @@ def test_an_image_is_sent_as_what_its_bytes_are() -> None:
     ],
     ids=["gif", "nothing", "address", "large"],
 )
-def test_an_image_that_would_be_refused_is_a_word(image: Image) -> None:
+def test_c25_an_image_that_would_be_refused_is_a_word(image: Image) -> None:
     (content,) = contents(UserItem((image,)))
     assert content["parts"][0]["text"].startswith("[an image")
 
@@ -287,7 +287,7 @@ def test_otherwise_they_follow_the_last_result() -> None:
     assert "Multimodal" in refusal(asks(ASK, said("model", CALL), said("user", broken)), model_id=OLDER)
 
 
-def test_when_there_are_too_many_images_the_oldest_give_way_however_they_came() -> None:
+def test_c25_when_there_are_too_many_images_the_oldest_give_way_however_they_came() -> None:
     large = png() + bytes(4_000_000)
     items = [UserItem((Text(str(number)), Image("image/png", large))) for number in range(6)]
     whole = contents(*items)
@@ -432,7 +432,7 @@ def test_a_model_has_a_path_of_its_own(model_id: str, path: str) -> None:
 # What is new
 
 
-def test_what_was_sent_once_stays_as_it_is_byte_for_byte() -> None:
+def test_a18_what_was_sent_once_stays_as_it_is_byte_for_byte() -> None:
     items: list[Item] = [HELLO]
     for number in range(1, 9):
         items += [

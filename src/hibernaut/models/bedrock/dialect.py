@@ -9,29 +9,14 @@ import msgspec
 from hibernaut.errors import ModelError
 from hibernaut.models.bedrock.failures import failure_of
 from hibernaut.models.bedrock.reading import ConverseReader
-from hibernaut.models.bedrock.requests import body_of, joined, path_of
+from hibernaut.models.bedrock.requests import body_of, path_of
 from hibernaut.models.bedrock.rules import LONGEST_TOOL_NAME, TOOL_NAME, family_of
 from hibernaut.models.bedrock.writing import ConverseWriter
+from hibernaut.models.bodies import joined
 from hibernaut.models.dialect import Refusal, Sent
 from hibernaut.models.event_stream import MEDIA_TYPE
 from hibernaut.models.protocol import About, ListedModel, ModelInfo, ModelRequest
 from hibernaut.models.tool_names import ToolNames
-
-SERVICE: Final = "bedrock"
-"""What signatures are for."""
-
-TOKEN: Final = "AWS_BEARER_TOKEN_BEDROCK"  # noqa: S105  # the name of a variable
-"""The variable that has a key, for whoever does not sign."""
-
-
-def url(region: str) -> str:
-    """Return where models are asked."""
-    return f"https://bedrock-runtime.{region}.amazonaws.com"
-
-
-def control_url(region: str) -> str:
-    """Return where models are listed."""
-    return f"https://bedrock.{region}.amazonaws.com"
 
 
 class _Model(msgspec.Struct, frozen=True, rename="camel"):
@@ -59,14 +44,19 @@ class ConverseDialect:
     """Speaks `ConverseStream`.
 
     Args:
+        name: what it is called. Reasoning goes back to the dialect of its name only.
         control: the base URL of the service's other half, which lists models; "": they are not listed.
     """
 
-    name: Final = "bedrock"
-
-    def __init__(self, control: str = "") -> None:
+    def __init__(self, name: str = "bedrock", control: str = "") -> None:
+        self._name = name
         self._control = control.rstrip("/")
         self._names = ToolNames(TOOL_NAME, LONGEST_TOOL_NAME)
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return self._name
 
     def writer(self, about: About) -> ConverseWriter:
         """Return a writer for a new transcript."""

@@ -1,6 +1,7 @@
 """The body of a request to the Converse API: what stays the same comes first."""
 
 import functools
+from collections.abc import Sequence
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -10,7 +11,7 @@ from hibernaut.messages.tools import ToolSpec
 from hibernaut.models.anthropic.rules import BINDING_BETA, output_of, replays, thinking_of, traits_of
 from hibernaut.models.bedrock.rules import CACHE_POINT, NO_TOOL, Family, schema_for
 from hibernaut.models.bedrock.writing import ConverseWriter
-from hibernaut.models.overrides import merged
+from hibernaut.models.bodies import merged
 from hibernaut.models.protocol import About, ModelRequest
 from hibernaut.models.tool_names import ToolNames
 
@@ -26,33 +27,28 @@ def path_of(model_id: str, operation: str) -> str:
 
 def body_of(
     about: About, family: Family, request: ModelRequest, writer: ConverseWriter, names: ToolNames
-) -> dict[str, bytes]:
-    """Return the members of a body, each written. What the settings say wins, member by member.
+) -> dict[str, Sequence[bytes]]:
+    """Return the members of a body, each written, in pieces. What the settings say wins, member by member.
 
     Raises:
         InvalidRequest: a tool cannot be said.
     """
     # A summary is made once, from a prompt that no other request begins with.
     cached = family.cached if about.settings.cache and request.purpose == "turn" else frozenset()
-    members: dict[str, bytes] = {}
+    members: dict[str, Sequence[bytes]] = {}
     if request.tools:
-        members["toolConfig"] = _tools(request.tools, family, names, "tools" in cached)
+        members["toolConfig"] = (_tools(request.tools, family, names, "tools" in cached),)
     elif writer.calls:
-        members["toolConfig"] = b'{"tools":[' + NO_TOOL + b"]}"
+        members["toolConfig"] = (b'{"tools":[', NO_TOOL, b"]}")
     if request.instructions.strip():
-        members["system"] = _system(request.instructions, "system" in cached)
+        members["system"] = (_system(request.instructions, "system" in cached),)
     told = family.thinking != "claude" or replays(traits_of(about.model_id), about.settings.effort)
-    messages = writer.text(request.transcript, replays=told, cached="messages" in cached)
+    messages = writer.pieces(request.transcript, replays=told, cached="messages" in cached)
     own = _settings(about, family, midway=writer.midway)
     given = about.settings.parameters
-    members |= {name: _encode(value) for name, value in merged(own, given).items()}
+    members |= {name: (_encode(value),) for name, value in merged(own, given).items()}
     members.setdefault("messages", messages)
     return members
-
-
-def joined(members: dict[str, bytes]) -> bytes:
-    """Return an object of members that are written already."""
-    return b"{" + b",".join([_encode(name) + b":" + text for name, text in members.items()]) + b"}"
 
 
 def _settings(about: About, family: Family, *, midway: bool) -> dict[str, Any]:

@@ -66,8 +66,8 @@ class ConverseWriter:
         """How many bytes it holds."""
         return self._messages.size
 
-    def text(self, transcript: Iterable[Item], *, replays: bool, cached: bool) -> bytes:
-        """Return the messages.
+    def pieces(self, transcript: Iterable[Item], *, replays: bool, cached: bool) -> list[bytes]:
+        """Return the messages, in pieces.
 
         They are written again where a picture has given way since, or reasoning is to be sent back and was not.
 
@@ -81,7 +81,7 @@ class ConverseWriter:
             self._album.begin()
             self._begin()
             self.feed(transcript)
-        return self._messages.text(_MARK if cached else b"", twice=cached)
+        return self._messages.pieces(_MARK if cached else b"", twice=cached)
 
     def feed(self, items: Iterable[Item]) -> None:
         """Take the next items."""

@@ -19,19 +19,7 @@ from hibernaut.models.google.writing import GeminiWriter
 from hibernaut.models.protocol import About, ListedModel, ModelInfo, ModelRequest
 from hibernaut.models.tool_names import ToolNames
 
-URL: Final = "https://generativelanguage.googleapis.com/v1beta"
-"""Where the Gemini API is."""
-
-KEY_HEADER: Final = "x-goog-api-key"
-"""The header that has the key."""
-
 _LISTING: Final = "/models?pageSize=1000"
-
-
-def vertex_url(project: str, location: str = "global") -> str:
-    """Return where the models of Google are in a project of Vertex AI, which is asked with a bearer token."""
-    host = "aiplatform.googleapis.com" if location == "global" else f"{location}-aiplatform.googleapis.com"
-    return f"https://{host}/v1/projects/{project}/locations/{location}/publishers/google"
 
 
 class _Model(msgspec.Struct, frozen=True, rename="camel"):
@@ -53,20 +41,26 @@ class _Count(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class GeminiDialect:
-    """Speaks `streamGenerateContent`."""
+    """Speaks `streamGenerateContent`.
 
-    def __init__(self, platform: Platform = GEMINI_API) -> None:
+    Args:
+        platform: whose API it is.
+        name: what it is called; by default as the platform. Signatures go back to the dialect of their name only.
+    """
+
+    def __init__(self, platform: Platform = GEMINI_API, name: str = "") -> None:
         self._platform = platform
+        self._name = name or platform.name
         self._names = ToolNames(TOOL_NAME, LONGEST_TOOL_NAME)
 
     @property
     def name(self) -> str:
-        """That of the platform."""
-        return self._platform.name
+        """What it is called."""
+        return self._name
 
     def writer(self, about: About) -> GeminiWriter:
         """Return a writer for a new transcript."""
-        return GeminiWriter(self._platform, generation_of(about.model_id), self._names)
+        return GeminiWriter(self._name, self._platform, generation_of(about.model_id), self._names)
 
     def request(self, about: About, request: ModelRequest, writer: GeminiWriter) -> Sent:
         """Return what asks for a completion."""
@@ -85,7 +79,7 @@ class GeminiDialect:
         return msgspec.json.decode(body, type=_Count).total_tokens
 
     def _body(self, about: About, request: ModelRequest, writer: GeminiWriter) -> bytes:
-        contents = writer.text(request.transcript)
+        contents = writer.pieces(request.transcript)
         generation = generation_of(about.model_id)
         return body_of(about, generation, request.instructions, request.tools, self._names, contents)
 

@@ -1,14 +1,15 @@
 """The body of a request to the Gemini API: what stays the same comes first."""
 
 import functools
+from collections.abc import Sequence
 from typing import Any, Final
 from urllib.parse import quote
 
 import msgspec
 
 from hibernaut.messages.tools import ToolSpec
+from hibernaut.models.bodies import joined, merged
 from hibernaut.models.google.rules import Generation, json_schema, own_schema
-from hibernaut.models.overrides import merged
 from hibernaut.models.protocol import About
 from hibernaut.models.tool_names import ToolNames
 
@@ -33,21 +34,21 @@ def body_of(
     instructions: str,
     tools: tuple[ToolSpec, ...],
     names: ToolNames,
-    contents: bytes,
+    contents: Sequence[bytes],
 ) -> bytes:
     """Return the body of a request. What the settings say of it wins, member by member."""
     given = dict(about.settings.parameters)
     config = merged(_config(about, generation), given.pop(_CONFIG, {}))
-    members: dict[str, bytes] = {}
+    members: dict[str, Sequence[bytes]] = {}
     if instructions and not instructions.isspace():
-        members["systemInstruction"] = _instructions(instructions)
+        members["systemInstruction"] = (_instructions(instructions),)
     if tools:
-        members["tools"] = _tools(tools, generation.json_schema, names)
+        members["tools"] = (_tools(tools, generation.json_schema, names),)
     if config:
-        members[_CONFIG] = _encode(config)
-    members |= {name: _encode(value) for name, value in given.items()}
+        members[_CONFIG] = (_encode(config),)
+    members |= {name: (_encode(value),) for name, value in given.items()}
     members.setdefault("contents", contents)
-    return b"{" + b",".join([_encode(name) + b":" + text for name, text in members.items()]) + b"}"
+    return joined(members)
 
 
 def _config(about: About, generation: Generation) -> dict[str, Any]:

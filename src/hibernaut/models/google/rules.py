@@ -31,7 +31,7 @@ PICTURES: Final = PictureLimits(
 
 
 class Platform(msgspec.Struct, frozen=True):
-    """Where the API is spoken. `name` is that of the dialect: a signature is good on its own platform only."""
+    """Where the API is spoken. A signature is good on its own platform only."""
 
     name: str
     call_ids: bool

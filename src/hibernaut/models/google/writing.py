@@ -37,10 +37,10 @@ class GeminiWriter:
     __slots__ = ("_after", "_album", "_contents", "_generation", "_ids", "_names", "_open", "_signed", "_tag",
                  "_text_last", "_with_ids", "items")  # fmt: skip
 
-    def __init__(self, platform: Platform, generation: Generation, names: ToolNames) -> None:
+    def __init__(self, dialect: str, platform: Platform, generation: Generation, names: ToolNames) -> None:
         self._generation = generation
         self._names = names
-        self._tag = call_data(platform.name, "")
+        self._tag = call_data(dialect, "")
         self._with_ids = platform.call_ids
         self._album = Album(PICTURES)
         self._begin()
@@ -60,13 +60,13 @@ class GeminiWriter:
         """How many bytes it holds."""
         return self._contents.size
 
-    def text(self, transcript: Iterable[Item]) -> bytes:
-        """Return the member `contents`. If a picture has given way since, all of the transcript is written again."""
+    def pieces(self, transcript: Iterable[Item]) -> list[bytes]:
+        """Return the member `contents` in pieces. If a picture has given way since, all of it is written again."""
         if self._album.stale:
             self._album.begin()
             self._begin()
             self.feed(transcript)
-        return self._contents.text()
+        return self._contents.pieces()
 
     def feed(self, items: Iterable[Item]) -> None:
         """Take the next items."""
