@@ -7,8 +7,9 @@ from typing import Final
 import httpx2
 import msgspec
 
+from hibernaut.errors import ModelError
 from hibernaut.messages.stream import Finish, StreamPiece
-from hibernaut.models.dialect import CountingDialect, Dialect, Sent, Writer
+from hibernaut.models.dialect import CountingDialect, Dialect, Refusal, Sent, Writer
 from hibernaut.models.endpoint import Endpoint
 from hibernaut.models.errors import ConnectionLost, InvalidRequest, Overloaded
 from hibernaut.models.failures import words_of
@@ -42,7 +43,13 @@ class HttpModel:
             throttle, clock = self._endpoint.throttle, self._endpoint.clock
             spent = await stack.enter_async_context(throttle.admitted(len(sent.body), clock))
             answer = await self._endpoint.answer(stack, sent)
-            await self._check(answer, sent.answer)
+            refusal = await self._refused(answer, sent.answer)
+            other = sent.instead(refusal) if refusal is not None and sent.instead is not None else None
+            if other is not None:
+                answer = await self._endpoint.answer(stack, other)
+                refusal = await self._refused(answer, other.answer)
+            if refusal is not None:
+                raise self._meaning(answer, refusal)
             async for piece in await stack.enter_async_context(aclosing(self._pieces(answer, sent.answer))):
                 if type(piece) is Finish:
                     spent(piece.usage)
@@ -93,23 +100,25 @@ class HttpModel:
     def _writer(self) -> Writer:
         return self._dialect.writer(self._about)
 
-    async def _check(self, answer: httpx2.Response, stream: str) -> None:
-        kind = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if answer.status_code == _OK and kind == stream:
-            return
-        name = self._endpoint.name
+    async def _refused(self, answer: httpx2.Response, stream: str) -> Refusal | None:
+        """Return an answer that is not the stream; None if it is."""
+        if answer.status_code == _OK and _kind(answer) == stream:
+            return None
         try:
-            refusal = await self._endpoint.read(answer, LARGEST_REFUSAL)
+            return await self._endpoint.read(answer, LARGEST_REFUSAL)
         except httpx2.HTTPError as error:
             raise self._endpoint.lost(error) from error
-        if answer.status_code != _OK:
-            if answer.is_redirect:
-                target = refusal.headers.get("location", "nowhere")
-                raise InvalidRequest(f"{name} leads to {target:.200}; redirects are not followed: correct the base URL")
-            raise self._dialect.failure(refusal)
-        raise InvalidRequest(
-            f"{name} at {self._endpoint.url} answers with {kind or 'something unnamed'} where a stream belongs; is "
-            f"this the base URL of its API? It says: {words_of(refusal.body)}"
+
+    def _meaning(self, answer: httpx2.Response, refusal: Refusal) -> ModelError:
+        name = self._endpoint.name
+        if answer.is_redirect:
+            target = refusal.headers.get("location", "nowhere")
+            return InvalidRequest(f"{name} leads to {target:.200}; redirects are not followed: correct the base URL")
+        if refusal.status != _OK:
+            return self._dialect.failure(refusal)
+        return InvalidRequest(
+            f"{name} at {self._endpoint.url} answers with {_kind(answer) or 'something unnamed'} where a stream "
+            f"belongs; is this the base URL of its API? It says: {words_of(refusal.body)}"
         )
 
     async def _pieces(self, answer: httpx2.Response, stream: str) -> AsyncGenerator[StreamPiece, None]:
@@ -128,3 +137,7 @@ class HttpModel:
             raise ConnectionLost(f"{name} sent what cannot be read: {error}") from error
         for piece in reader.end():
             yield piece
+
+
+def _kind(answer: httpx2.Response) -> str:
+    return answer.headers.get("content-type", "").partition(";")[0].strip().lower()
