@@ -28,13 +28,13 @@ from hibernaut.models.errors import (
     RateLimited,
 )
 from hibernaut.models.http_provider import HttpProvider
-from hibernaut.models.protocol import ListedModel, ModelInfo
+from hibernaut.models.protocol import ListedModel, Memo, ModelInfo
 from hibernaut.models.providers import Wanted
 from hibernaut.models.scripted import call, stall, think, turn
 from hibernaut.testing.clock import ManualClock
 from hibernaut.testing.providers.bedrock import ACCESS_KEY, SECRET_KEY, TOKEN, ConverseWire
 from hibernaut.testing.providers.server import FakeProvider, Played
-from tests.models.bedrock.converse import CLAUDE, LLAMA, about, bedrock
+from tests.models.bedrock.converse import CLAUDE, LLAMA, THOUGHT, about, bedrock
 from tests.models.histories import request
 
 HELLO = UserItem("Hello.")
@@ -238,6 +238,27 @@ def test_a_thread_goes_on_from_other_dialects(model_id: str) -> None:
             assert pieces[0] == TextDelta("Done.")
             await endpoint.close()
         assert not [word for word in (b"hm", b"signature", b"c2ln") if word in fake.asked[0].raw]
+
+    asyncio.run(scenario())
+
+
+def test_reasoning_that_is_refused_is_left_out_from_then_on_and_new_one_is_not() -> None:
+    stale = b'{"reasoningText":{"text":"hm","signature":"of.another"}}'
+    items: list[Item] = [HELLO, ReasoningItem("bedrock", stale), CallItem("c1", "look", "{}"), ResultItem("c1", "x")]
+
+    async def scenario() -> None:
+        async with FakeProvider(ConverseWire(), ["One.", "Two."]) as fake:
+            endpoint = Endpoint("bedrock", fake.url, auth=Bearer(TOKEN))
+            model, memo = HttpProvider(endpoint, ConverseDialect()).model(about(effort="low")), Memo()
+            pieces = [piece async for piece in model.stream(request(*items, memo=memo))]
+            assert pieces[0] == TextDelta("One.")
+            assert len(fake.refused) == 1
+            later = [*items, UserItem("Again."), ReasoningItem("bedrock", THOUGHT), CallItem("c2", "look", "{}")]
+            assert [piece async for piece in model.stream(request(*later, ResultItem("c2", "x"), memo=memo))]
+            assert len(fake.refused) == 1
+            await endpoint.close()
+        assert b"reasoningContent" not in fake.asked[0].raw
+        assert THOUGHT in fake.asked[1].raw
 
     asyncio.run(scenario())
 

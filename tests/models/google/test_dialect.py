@@ -1,6 +1,7 @@
 """Failures, lists of models, and whole agents before a Gemini that is a fake."""
 
 import asyncio
+import base64
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
@@ -27,8 +28,9 @@ from hibernaut.models.errors import (
 from hibernaut.models.google.dialect import GeminiDialect
 from hibernaut.models.google.provider import KEY_HEADER, google, vertex, vertex_url
 from hibernaut.models.google.rules import GEMINI_API, VERTEX, Platform
+from hibernaut.models.google.writing import call_data
 from hibernaut.models.http_provider import HttpProvider
-from hibernaut.models.protocol import ListedModel, ModelInfo
+from hibernaut.models.protocol import ListedModel, Memo, ModelInfo
 from hibernaut.models.providers import ProviderMaker, Wanted
 from hibernaut.models.scripted import call, stall, think, turn
 from hibernaut.testing.clock import ManualClock
@@ -231,6 +233,30 @@ def test_a_thread_goes_on_from_other_dialects() -> None:
             await endpoint.close()
         raw = fake.asked[0].raw
         assert not [word for word in (b"hm", b"toolu", b"encrypted", b"call_1", b"fc_123") if word in raw]
+
+    asyncio.run(scenario())
+
+
+def test_a_signature_that_is_refused_is_left_out_from_then_on_and_new_ones_are_not() -> None:
+    """Another key, or weeks of sleep: the history must not be refused for ever."""
+    stale = base64.b64encode(b"of another key").decode()
+    items: list[Item] = [HELLO, TextItem("I look."), ReasoningItem("google", stale.encode())]
+    items += [CallItem("c1", "look", "{}", "f1", call_data("google", stale)), ResultItem("c1", "x")]
+    fresh = signed(b"fresh")
+
+    async def scenario() -> None:
+        async with FakeProvider(GeminiWire(), ["One.", "Two."]) as fake:
+            endpoint = Endpoint("gemini", fake.url, auth=Headers({KEY_HEADER: KEY}))
+            model, memo = HttpProvider(endpoint, GeminiDialect()).model(about()), Memo()
+            pieces = [piece async for piece in model.stream(request(*items, memo=memo))]
+            assert pieces[0] == TextDelta("One.")
+            assert len(fake.refused) == 1
+            later = [*items, CallItem("c2", "look", "{}", "f2", call_data("google", fresh)), ResultItem("c2", "x")]
+            assert [piece async for piece in model.stream(request(*later, memo=memo))]
+            assert len(fake.refused) == 1
+            await endpoint.close()
+        assert stale.encode() not in fake.asked[0].raw
+        assert fresh.encode() in fake.asked[1].raw
 
     asyncio.run(scenario())
 

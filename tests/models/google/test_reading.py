@@ -72,6 +72,17 @@ def test_the_signature_of_a_text_is_a_block_of_reasoning() -> None:
     assert block == ReasoningBlock("vertex", SIGNATURE.encode())
 
 
+def test_a_signature_in_the_middle_of_a_text_does_not_make_two_of_it() -> None:
+    pieces = read(
+        parts({"text": "I ", "thoughtSignature": SIGNATURE}),
+        parts({"text": "look."}),
+        parts({"functionCall": {"name": "look"}}, reason="STOP"),
+    )
+    text, block, made = whole(pieces).parts
+    assert (text, block) == (TurnText("I look."), ReasoningBlock("google", SIGNATURE.encode()))
+    assert isinstance(made, TurnCall)
+
+
 def test_a_character_that_was_escaped_in_two_halves_is_one_again() -> None:
     halves = ['{"candidates":[{"content":{"parts":[{"text":"\\ud83d"}]}}]}', parts({"text": "x"}, reason="STOP")]
     halves.insert(1, '{"candidates":[{"content":{"parts":[{"text":"\\ude00"}]}}]}')

@@ -7,7 +7,7 @@ from urllib.parse import quote
 import msgspec
 
 from hibernaut.errors import ModelError
-from hibernaut.models.bedrock.failures import failure_of
+from hibernaut.models.bedrock.failures import failure_of, refuses_reasoning
 from hibernaut.models.bedrock.reading import ConverseReader
 from hibernaut.models.bedrock.requests import body_of, path_of
 from hibernaut.models.bedrock.rules import LONGEST_TOOL_NAME, TOOL_NAME, family_of
@@ -64,8 +64,18 @@ class ConverseDialect:
 
     def request(self, about: About, request: ModelRequest, writer: ConverseWriter) -> Sent:
         """Return what asks for a completion."""
-        members = body_of(about, family_of(about.model_id), request, writer, self._names)
-        return Sent(path_of(about.model_id, "converse-stream"), joined(members), answer=MEDIA_TYPE)
+        path = path_of(about.model_id, "converse-stream")
+
+        def instead(refusal: Refusal) -> Sent | None:
+            if not refuses_reasoning(refusal):
+                return None
+            writer.distrust(request.transcript)
+            return Sent(path, self._body(about, request, writer), answer=MEDIA_TYPE)
+
+        return Sent(path, self._body(about, request, writer), answer=MEDIA_TYPE, instead=instead)
+
+    def _body(self, about: About, request: ModelRequest, writer: ConverseWriter) -> bytes:
+        return joined(body_of(about, family_of(about.model_id), request, writer, self._names))
 
     def counting(self, about: About, request: ModelRequest, writer: ConverseWriter) -> Sent:
         """Return what asks how many tokens a prompt has."""

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from http import HTTPStatus
 from typing import Final
 
 import msgspec
@@ -49,6 +50,10 @@ _LASTING: Final[Mapping[str, type[ModelError]]] = {
 _OVERFLOW: Final = re.compile(r"input is too long|exceeds? (the )?context limit", re.IGNORECASE)
 
 
+_SIGNATURE: Final = re.compile(r"invalid .?signature.? in .?thinking.? block", re.IGNORECASE)
+"""How reasoning is refused that another key, or nobody, has signed."""
+
+
 class _Body(msgspec.Struct, frozen=True, rename={"type": "__type"}):
     message: str = ""
     code: str = ""
@@ -65,6 +70,11 @@ def failure_of(who: str, refusal: Refusal) -> ModelError:
     kind = named.partition(":")[0].rpartition("#")[2]
     wait = retry_after(refusal.headers, refusal.came)
     return _meaning(who, kind, words_of(refusal.body), wait) or by_status(who, refusal)
+
+
+def refuses_reasoning(refusal: Refusal) -> bool:
+    """Tell whether reasoning that was sent back is why a request was refused."""
+    return refusal.status == HTTPStatus.BAD_REQUEST and _SIGNATURE.search(words_of(refusal.body)) is not None
 
 
 def failure_in(who: str, frame: Frame) -> ModelError | None:

@@ -2,7 +2,7 @@
 
 from base64 import b64encode
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import msgspec
@@ -39,8 +39,8 @@ _block = msgspec.json.Decoder(_Block)
 class ConverseWriter:
     """Writes items as blocks. The images of results follow the last of them where results cannot have any."""
 
-    __slots__ = ("_after", "_album", "_dialect", "_family", "_fresh", "_ids", "_messages", "_names", "_open",
-                 "_replays", "calls", "items", "midway")  # fmt: skip
+    __slots__ = ("_after", "_album", "_dialect", "_distrusted", "_family", "_fresh", "_ids", "_messages", "_names",
+                 "_open", "_replays", "calls", "items", "midway")  # fmt: skip
 
     def __init__(self, dialect: str, family: Family, names: ToolNames) -> None:
         self._dialect = dialect
@@ -48,6 +48,8 @@ class ConverseWriter:
         self._names = names
         self._album = Album(PICTURES)
         self._replays = True
+        self._distrusted = 0
+        """Items whose reasoning is not sent back, from the first."""
         self._begin()
 
     def _begin(self) -> None:
@@ -83,6 +85,13 @@ class ConverseWriter:
             self.feed(transcript)
         return self._messages.pieces(_MARK if cached else b"", twice=cached)
 
+    def distrust(self, transcript: Sequence[Item]) -> None:
+        """Write all of a transcript again, and without the reasoning in it, since some of it was refused."""
+        self._distrusted = len(transcript)
+        self._album.begin()
+        self._begin()
+        self.feed(transcript)
+
     def feed(self, items: Iterable[Item]) -> None:
         """Take the next items."""
         for item in items:
@@ -109,7 +118,8 @@ class ConverseWriter:
         self._messages.add("model", block)
 
     def _reasoning(self, item: ReasoningItem) -> None:
-        if item.provider == self._dialect and self._replays and self._family.replays and _is_signed(item.data):
+        wanted = self._replays and self._family.replays and self.items >= self._distrusted
+        if wanted and item.provider == self._dialect and _is_signed(item.data):
             self._says(b'{"reasoningContent":' + item.data + b"}", thought=True)
 
     def _call(self, item: CallItem) -> None:

@@ -11,7 +11,7 @@ import msgspec
 
 from hibernaut.errors import ModelError
 from hibernaut.models.dialect import Refusal, Sent
-from hibernaut.models.google.failures import failure_of
+from hibernaut.models.google.failures import failure_of, refuses_signature
 from hibernaut.models.google.reading import GeminiReader
 from hibernaut.models.google.requests import body_of, name_of, path_of
 from hibernaut.models.google.rules import GEMINI_API, LONGEST_TOOL_NAME, TOOL_NAME, Platform, generation_of
@@ -64,7 +64,15 @@ class GeminiDialect:
 
     def request(self, about: About, request: ModelRequest, writer: GeminiWriter) -> Sent:
         """Return what asks for a completion."""
-        return Sent(path_of(about.model_id, "streamGenerateContent?alt=sse"), self._body(about, request, writer))
+        path = path_of(about.model_id, "streamGenerateContent?alt=sse")
+
+        def instead(refusal: Refusal) -> Sent | None:
+            if not refuses_signature(refusal):
+                return None
+            writer.distrust(request.transcript)
+            return Sent(path, self._body(about, request, writer))
+
+        return Sent(path, self._body(about, request, writer), instead=instead)
 
     def counting(self, about: About, request: ModelRequest, writer: GeminiWriter) -> Sent:
         """Return what asks how many tokens a prompt has."""

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from http import HTTPStatus
 from typing import Any, Final
 
 import msgspec
@@ -48,6 +49,10 @@ A_DAYS_QUOTA: Final = 3_600_000
 _SECONDS: Final = re.compile(r"(\d+(?:\.\d+)?)s")
 
 
+_SIGNATURE: Final = re.compile(r"(corrupted|invalid) thought.?signature", re.IGNORECASE)
+"""How a signature is refused: it is of another key or project, or too old. Which one it was is not said."""
+
+
 class _Status(msgspec.Struct, frozen=True):
     code: int = 0
     message: str = ""
@@ -67,6 +72,11 @@ def failure_of(who: str, refusal: Refusal) -> ModelError:
         return by_status(who, refusal)
     error = found.error if isinstance(found, _Body) else found[0].error if found else _Status()
     return meaning(who, error, retry_after(refusal.headers, refusal.came)) or by_status(who, refusal)
+
+
+def refuses_signature(refusal: Refusal) -> bool:
+    """Tell whether a signature that was sent back is why a request was refused."""
+    return refusal.status == HTTPStatus.BAD_REQUEST and _SIGNATURE.search(words_of(refusal.body)) is not None
 
 
 def failure_in(who: str, error: Any) -> ModelError:

@@ -93,7 +93,7 @@ _decoder = msgspec.json.Decoder(_Event)
 class GeminiReader:
     """Reads one answer. Calls come whole; the turn is over when the stream is, since counts may follow the end."""
 
-    __slots__ = ("_calls", "_dialect", "_finish", "_names", "_said", "_thoughts", "_usage")
+    __slots__ = ("_calls", "_dialect", "_finish", "_names", "_said", "_signature", "_thoughts", "_usage")
 
     def __init__(self, dialect: str, names: ToolNames) -> None:
         self._dialect = dialect
@@ -101,6 +101,7 @@ class GeminiReader:
         self._calls = 0
         self._thoughts: list[str] = []
         self._said = False
+        self._signature = ""
         self._finish: StopReason | None = None
         self._usage = Usage()
 
@@ -128,15 +129,18 @@ class GeminiReader:
         """Return the last piece, if the answer said why it ended."""
         if self._finish is not None:
             yield from self._thought()
+            yield from self._signed()
             yield Finish(self._finish, self._usage)
 
     def _part(self, part: _Part) -> Iterable[StreamPiece]:
         signature = part.thought_signature or ""
         if part.function_call is not None:
             yield from self._thought()
+            yield from self._signed()
             yield from self._call(part.function_call, signature)
         elif part.thought:
             if part.text:
+                yield from self._signed()
                 self._thoughts.append(part.text)
                 yield ThinkingDelta(part.text)
         elif part.text is not None:
@@ -144,14 +148,20 @@ class GeminiReader:
                 yield from self._thought()
                 self._said = True
                 yield TextDelta(part.text)
-            if signature:
-                yield ReasoningBlock(self._dialect, signature.encode())
+            # Told when the text is: in the middle it would make two of it.
+            self._signature = signature or self._signature
 
     def _thought(self) -> Iterable[StreamPiece]:
         """Return what was thought so far, for people to read."""
         if self._thoughts:
             yield ReasoningBlock(self._dialect, b"", "".join(self._thoughts))
             self._thoughts.clear()
+
+    def _signed(self) -> Iterable[StreamPiece]:
+        """Return the signature of the text that was said."""
+        if self._signature:
+            yield ReasoningBlock(self._dialect, self._signature.encode())
+            self._signature = ""
 
     def _call(self, call: _Call, signature: str) -> Iterable[StreamPiece]:
         index = self._calls

@@ -2,7 +2,7 @@
 
 from base64 import b64encode
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import msgspec
@@ -34,8 +34,8 @@ class _Call(msgspec.Struct, frozen=True):
 class GeminiWriter:
     """Writes items as parts. The images of results follow the last of them where results cannot have any."""
 
-    __slots__ = ("_after", "_album", "_contents", "_generation", "_ids", "_names", "_open", "_signed", "_tag",
-                 "_text_last", "_with_ids", "items")  # fmt: skip
+    __slots__ = ("_after", "_album", "_contents", "_distrusted", "_generation", "_ids", "_names", "_open", "_signed",
+                 "_tag", "_text_last", "_with_ids", "items")  # fmt: skip
 
     def __init__(self, dialect: str, platform: Platform, generation: Generation, names: ToolNames) -> None:
         self._generation = generation
@@ -43,6 +43,8 @@ class GeminiWriter:
         self._tag = call_data(dialect, "")
         self._with_ids = platform.call_ids
         self._album = Album(PICTURES)
+        self._distrusted = 0
+        """Items whose signatures are not sent back, from the first."""
         self._begin()
 
     def _begin(self) -> None:
@@ -67,6 +69,13 @@ class GeminiWriter:
             self._begin()
             self.feed(transcript)
         return self._contents.pieces()
+
+    def distrust(self, transcript: Sequence[Item]) -> None:
+        """Write all of a transcript again, and without the signatures in it, since one of them was refused."""
+        self._distrusted = len(transcript)
+        self._album.begin()
+        self._begin()
+        self.feed(transcript)
 
     def feed(self, items: Iterable[Item]) -> None:
         """Take the next items."""
@@ -112,14 +121,15 @@ class GeminiWriter:
 
     def _reasoning(self, item: ReasoningItem) -> None:
         """Send the signature of a text back beside it. Without one, what was thought is for people only."""
-        own = item.provider.encode() + b":" == self._tag
+        own = item.provider.encode() + b":" == self._tag and self.items >= self._distrusted
         if own and item.data and item.data.isascii() and self._text_last:
             self._contents.extend(b',"thoughtSignature":' + _encode(item.data.decode()))
             self._text_last = False
 
     def _call(self, item: CallItem) -> None:
         own = item.data.startswith(self._tag) and item.data.isascii()
-        signature = item.data[len(self._tag) :].decode() if own else ""
+        trusted = own and self.items >= self._distrusted
+        signature = item.data[len(self._tag) :].decode() if trusted else ""
         call_id = self._ids.begin(item) if own and item.provider_id and self._with_ids else ""
         name = self._names.on_wire(item.name)
         written = b'{"functionCall":{' + _named(call_id, name) + b',"args":' + item.arguments.encode() + b"}"
