@@ -87,3 +87,14 @@ def test_it_is_the_same_however_often_its_pieces_are_made_one(blocks: Blocks, mo
         for side, number in blocks:
             other.add(side, block(number))
         assert one.text(MARK, twice=True) == other.text(MARK, twice=True)
+
+
+def test_members_that_are_added_for_good_stay_whatever_follows() -> None:
+    written = messages()
+    written.add("user", block(1))
+    written.add("model", block(2))
+    before = written.size
+    written.extend(MARK)
+    assert written.size == before + len(MARK)
+    written.add("model", block(3))
+    assert json.loads(written.text())[1]["content"] == [{"n": 2, "mark": True}, {"n": 3}]

@@ -127,8 +127,48 @@ def test_closing_lets_go_of_every_provider_that_was_made() -> None:
     assert made.closed
 
 
+OPTIONS = {"region": "eu-central-1", "project": "p", "resource": "r"}
+
+TO_BE_TOLD = {
+    "anthropic-bedrock": "region",
+    "anthropic-vertex": "project",
+    "azure": "resource",
+    "azure-chat": "resource",
+    "bedrock": "region",
+    "compatible": "url",
+    "google-vertex": "project",
+}
+"""Providers that do not know by themselves where they are, and what they miss first."""
+
+
 @pytest.mark.parametrize("name", BUILT_IN)
 def test_every_provider_that_comes_with_hibernaut_can_be_made(name: str) -> None:
-    settings = ProviderSettings(url="https://example.org", options={"region": "eu-central-1", "project": "p"})
-    providers = Providers(Configuration(providers={name: settings}))
+    options = OPTIONS if TO_BE_TOLD.get(name, "url") != "url" else {}
+    url = "http://127.0.0.1:1" if name == "compatible" else ""
+    providers = Providers(Configuration(providers={name: ProviderSettings(url=url, options=options)}))
     assert providers.provider(name) is providers.provider(name)
+
+
+@pytest.mark.parametrize("name,missing", TO_BE_TOLD.items())
+def test_a_provider_that_is_not_told_enough_says_what_is_missing(
+    name: str, missing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable in ("AWS_REGION", "AWS_DEFAULT_REGION"):
+        monkeypatch.delenv(variable, raising=False)
+    with pytest.raises(ConfigurationError, match=rf"\[providers\.{name}.*\] {missing} = "):
+        Providers().provider(name)
+
+
+def test_models_of_a_door_are_known_under_the_name_of_whose_they_are() -> None:
+    for name in ("openai:gpt-4o", "openai-chat:gpt-4o", "azure:gpt-4o"):
+        assert Providers().about(name)[1].info.context_window == 128_000
+
+
+def test_a_variable_that_other_credentials_can_stand_in_for_counts_only_while_it_is_set(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("AWS_BEARER_TOKEN_BEDROCK", raising=False)
+    assert Providers().wanted("bedrock").key == ""
+    assert Providers().wanted("anthropic").key == "env:ANTHROPIC_API_KEY"
+    monkeypatch.setenv("AWS_BEARER_TOKEN_BEDROCK", "key")
+    assert Providers().wanted("bedrock").key == "env:AWS_BEARER_TOKEN_BEDROCK"

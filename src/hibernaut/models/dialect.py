@@ -4,7 +4,7 @@ A dialect turns a request into a message to the provider and its answer into pie
 for all of them: connections, deadlines, limits, cancellation.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import msgspec
@@ -13,14 +13,6 @@ from hibernaut.errors import ModelError
 from hibernaut.messages.items import Item
 from hibernaut.messages.stream import StreamPiece
 from hibernaut.models.protocol import About, ListedModel, ModelRequest
-
-
-class Sent(msgspec.Struct, frozen=True):
-    """A message to the provider: where below its base URL it goes, and its body (JSON)."""
-
-    path: str
-    body: bytes
-    headers: Mapping[str, str] = {}
 
 
 class Frame(msgspec.Struct, frozen=True, gc=False):
@@ -38,6 +30,18 @@ class Refusal(msgspec.Struct, frozen=True):
     body: bytes
     came: int = 0
     """Milliseconds since 1970."""
+
+
+class Sent(msgspec.Struct, frozen=True):
+    """A message to the provider: where below its base URL it goes, and its body (JSON)."""
+
+    path: str
+    body: bytes
+    headers: Mapping[str, str] = {}
+    answer: str = "text/event-stream"
+    """The media type of the stream that answers it, one of `hibernaut.models.frames.READERS`."""
+    instead: "Callable[[Refusal], Sent | None] | None" = None
+    """Returns what is sent, once, where this is refused so; None: nothing would help."""
 
 
 class Writer(Protocol):
@@ -105,11 +109,11 @@ class Dialect(Protocol):
 
     @property
     def listing(self) -> str:
-        """The path below the base URL at which models are listed; "" if they are not."""
+        """The path below the base URL, or the whole URL, at which models are listed; "" if they are not."""
         ...
 
     def listed(self, body: bytes) -> tuple[Sequence[ListedModel], str]:
-        """Read a list of models, and the path of its next page ("" for none).
+        """Read a list of models, and the path or URL of its next page ("" for none).
 
         Raises:
             msgspec.DecodeError, ValueError: it is none.

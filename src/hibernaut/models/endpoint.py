@@ -96,14 +96,15 @@ class Endpoint:
             raise self.lost(error) from error
 
     async def fetch(self, path: str) -> Refusal:
-        """Fetch something small, and return it whatever its status.
+        """Fetch something small below the base URL, or at a URL of its own, and return it whatever its status.
 
         Raises:
             ConnectionLost. InvalidRequest: it is too large. ConfigurationError.
         """
         async with AsyncExitStack() as stack:
             try:
-                answer = await stack.enter_async_context(self._connected().stream("GET", self.url + path))
+                url = path if "://" in path else self.url + path
+                answer = await stack.enter_async_context(self._connected().stream("GET", url))
                 return await self.read(answer, LARGEST_LIST)
             except (httpx2.UnsupportedProtocol, httpx2.InvalidURL) as error:
                 raise ConfigurationError(f"{self.name}: {self.url} cannot be asked: {error}") from error

@@ -1,30 +1,25 @@
 """A model behind HTTP, whatever dialect it speaks: deadlines, limits and cancellation stand here for all of them."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, aclosing
 from typing import Final
 
 import httpx2
 import msgspec
 
+from hibernaut.errors import ModelError
 from hibernaut.messages.stream import Finish, StreamPiece
-from hibernaut.models.dialect import CountingDialect, Dialect, Frame, Sent, Writer
+from hibernaut.models.dialect import CountingDialect, Dialect, Refusal, Sent, Writer
 from hibernaut.models.endpoint import Endpoint
-from hibernaut.models.errors import ConnectionLost, InvalidRequest, OutputTruncated, Overloaded
+from hibernaut.models.errors import ConnectionLost, InvalidRequest, Overloaded
 from hibernaut.models.failures import is_error, words_of
+from hibernaut.models.frames import frames
 from hibernaut.models.protocol import About, Memo, ModelInfo, ModelRequest
-
-LARGEST_EVENT: Final = 16 * 1024 * 1024
-"""Characters of one event of a stream."""
-
-LARGEST_ANSWER: Final = 64 * 1024 * 1024
-"""Characters of all events of one stream."""
 
 LARGEST_REFUSAL: Final = 64 * 1024
 """Bytes of a refusal that are read."""
 
 _OK: Final = 200
-_STREAM: Final = "text/event-stream"
 _JSON: Final = "application/json"
 
 
@@ -49,8 +44,14 @@ class HttpModel:
             throttle, clock = self._endpoint.throttle, self._endpoint.clock
             spent = await stack.enter_async_context(throttle.admitted(len(sent.body), clock))
             answer = await self._endpoint.answer(stack, sent)
-            await self._check(answer)
-            async for piece in await stack.enter_async_context(aclosing(self._pieces(answer))):
+            refusal = await self._refused(answer, sent.answer)
+            other = sent.instead(refusal) if refusal is not None and sent.instead is not None else None
+            if other is not None:
+                answer = await self._endpoint.answer(stack, other)
+                refusal = await self._refused(answer, other.answer)
+            if refusal is not None:
+                raise self._meaning(answer, refusal)
+            async for piece in await stack.enter_async_context(aclosing(self._pieces(answer, sent.answer))):
                 if type(piece) is Finish:
                     spent(piece.usage)
                 yield piece
@@ -100,36 +101,37 @@ class HttpModel:
     def _writer(self) -> Writer:
         return self._dialect.writer(self._about)
 
-    async def _check(self, answer: httpx2.Response) -> None:
-        kind = answer.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if answer.status_code == _OK and kind == _STREAM:
-            return
-        name = self._endpoint.name
+    async def _refused(self, answer: httpx2.Response, stream: str) -> Refusal | None:
+        """Return an answer that is not the stream; None if it is."""
+        if answer.status_code == _OK and _kind(answer) == stream:
+            return None
         try:
-            refusal = await self._endpoint.read(answer, LARGEST_REFUSAL)
+            return await self._endpoint.read(answer, LARGEST_REFUSAL)
         except httpx2.HTTPError as error:
             raise self._endpoint.lost(error) from error
-        if answer.status_code != _OK:
-            if answer.is_redirect:
-                target = refusal.headers.get("location", "nowhere")
-                raise InvalidRequest(f"{name} leads to {target:.200}; redirects are not followed: correct the base URL")
-            raise self._dialect.failure(refusal)
-        if kind == _JSON and is_error(refusal.body):
-            raise self._dialect.failure(refusal)
-        raise InvalidRequest(
+
+    def _meaning(self, answer: httpx2.Response, refusal: Refusal) -> ModelError:
+        name, kind = self._endpoint.name, _kind(answer)
+        if answer.is_redirect:
+            target = refusal.headers.get("location", "nowhere")
+            return InvalidRequest(f"{name} leads to {target:.200}; redirects are not followed: correct the base URL")
+        if refusal.status != _OK or (kind == _JSON and is_error(refusal.body)):
+            return self._dialect.failure(refusal)
+        return InvalidRequest(
             f"{name} at {self._endpoint.url} answers with {kind or 'something unnamed'} where a stream belongs; is "
             f"this the base URL of its API? It says: {words_of(refusal.body)}"
         )
 
-    async def _pieces(self, answer: httpx2.Response) -> AsyncGenerator[StreamPiece, None]:
+    async def _pieces(self, answer: httpx2.Response, stream: str) -> AsyncGenerator[StreamPiece, None]:
         reader = self._dialect.reader()
         name = self._endpoint.name
         try:
-            async for frame in _frames(answer):
-                for piece in reader.feed(frame):
-                    yield piece
-                    if type(piece) is Finish:
-                        return
+            async with aclosing(frames(answer, stream)) as events:
+                async for frame in events:
+                    for piece in reader.feed(frame):
+                        yield piece
+                        if type(piece) is Finish:
+                            return
         except httpx2.HTTPError as error:
             raise self._endpoint.lost(error) from error
         except (msgspec.DecodeError, ValueError) as error:
@@ -138,10 +140,5 @@ class HttpModel:
             yield piece
 
 
-async def _frames(answer: httpx2.Response) -> AsyncIterator[Frame]:
-    size = 0
-    async for event in httpx2.EventSource(answer, LARGEST_EVENT):
-        size += len(event.data)
-        if size > LARGEST_ANSWER:
-            raise OutputTruncated(f"the answer has no end: more than {LARGEST_ANSWER:,} characters")
-        yield Frame(event.event, event.data)
+def _kind(answer: httpx2.Response) -> str:
+    return answer.headers.get("content-type", "").partition(";")[0].strip().lower()

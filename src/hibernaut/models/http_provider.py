@@ -47,6 +47,20 @@ def endpoint_of(
     )
 
 
+def option_of(wanted: Wanted, name: str) -> str:
+    """Return an option that a provider cannot do without.
+
+    Raises:
+        ConfigurationError: it is not given.
+    """
+    value = wanted.settings.options.get(name, "")
+    if not value:
+        raise ConfigurationError(
+            f'{wanted.name} has to be told its {name}: [providers.{wanted.name}.options] {name} = "…"'
+        )
+    return value
+
+
 class HttpProvider:
     """Models behind one endpoint that speak one dialect."""
 

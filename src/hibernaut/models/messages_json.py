@@ -49,6 +49,11 @@ class MessageList:
         self._chunks += (opening, block[:-1])
         self.size += len(opening) + len(block) - 1
 
+    def extend(self, members: bytes) -> None:
+        """Add members to the last block for good, with a comma before them."""
+        self._chunks.append(members)
+        self.size += len(members)
+
     def text(self, mark: bytes = b"", *, twice: bool = False) -> bytes:
         """Return the whole array. `mark` is added as `pieces` does it."""
         return b"".join(self.pieces(mark, twice=twice))

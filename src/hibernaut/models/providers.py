@@ -2,6 +2,7 @@
 
 import importlib
 import logging
+import os
 from collections.abc import Callable, Mapping
 from importlib.metadata import entry_points
 from typing import Final
@@ -33,10 +34,15 @@ class BuiltIn(msgspec.Struct, frozen=True):
     """A provider that comes with Hibernaut: what makes it, where it is, and the variable that holds its key."""
 
     maker: str
+    """The module below `hibernaut.models`, and what in it makes the provider."""
     url: str = ""
     """"": it has to be said, or follows from the options."""
     variable: str = ""
-    """"": it needs no key, or finds its credentials by itself."""
+    """"": it needs no key."""
+    has_other: bool = False
+    """Whether there are other credentials that count while that variable is not set."""
+    catalogue: str = ""
+    """Under which provider the catalogue has its models, if not its own."""
 
 
 class Wanted(msgspec.Struct, frozen=True):
@@ -59,7 +65,34 @@ ProviderMaker = Callable[[Wanted], ModelProvider]
 It may raise `ConfigurationError`.
 """
 
-BUILT_IN: Final[Mapping[str, BuiltIn]] = {}
+_COMPATIBLE = "openai.provider:compatible"
+
+BUILT_IN: Final[Mapping[str, BuiltIn]] = {
+    "anthropic": BuiltIn("anthropic.provider:anthropic", "https://api.anthropic.com", "ANTHROPIC_API_KEY"),
+    "anthropic-bedrock": BuiltIn(
+        "anthropic.provider:bedrock", variable="AWS_BEARER_TOKEN_BEDROCK", has_other=True, catalogue="bedrock"
+    ),
+    "anthropic-vertex": BuiltIn("anthropic.provider:vertex", variable="VERTEX_ACCESS_TOKEN", catalogue="google"),
+    "azure": BuiltIn("openai.provider:azure", variable="AZURE_OPENAI_API_KEY", catalogue="openai"),
+    "azure-chat": BuiltIn("openai.provider:azure_chat", variable="AZURE_OPENAI_API_KEY", catalogue="openai"),
+    "bedrock": BuiltIn("bedrock.provider:bedrock", variable="AWS_BEARER_TOKEN_BEDROCK", has_other=True),
+    "cerebras": BuiltIn(_COMPATIBLE, "https://api.cerebras.ai/v1", "CEREBRAS_API_KEY"),
+    "compatible": BuiltIn(_COMPATIBLE),
+    "deepseek": BuiltIn(_COMPATIBLE, "https://api.deepseek.com", "DEEPSEEK_API_KEY"),
+    "google": BuiltIn("google.provider:google", "https://generativelanguage.googleapis.com/v1beta", "GEMINI_API_KEY"),
+    "google-vertex": BuiltIn("google.provider:vertex", variable="VERTEX_ACCESS_TOKEN", catalogue="google"),
+    "groq": BuiltIn(_COMPATIBLE, "https://api.groq.com/openai/v1", "GROQ_API_KEY"),
+    "llamacpp": BuiltIn(_COMPATIBLE, "http://127.0.0.1:8080/v1"),
+    "lmstudio": BuiltIn(_COMPATIBLE, "http://127.0.0.1:1234/v1"),
+    "mistral": BuiltIn(_COMPATIBLE, "https://api.mistral.ai/v1", "MISTRAL_API_KEY"),
+    "moonshot": BuiltIn(_COMPATIBLE, "https://api.moonshot.ai/v1", "MOONSHOT_API_KEY"),
+    "ollama": BuiltIn(_COMPATIBLE, "http://127.0.0.1:11434/v1"),
+    "openai": BuiltIn("openai.provider:openai", "https://api.openai.com/v1", "OPENAI_API_KEY"),
+    "openai-chat": BuiltIn(_COMPATIBLE, "https://api.openai.com/v1", "OPENAI_API_KEY", catalogue="openai"),
+    "openrouter": BuiltIn(_COMPATIBLE, "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
+    "vllm": BuiltIn(_COMPATIBLE, "http://127.0.0.1:8000/v1"),
+    "xai": BuiltIn(_COMPATIBLE, "https://api.x.ai/v1", "XAI_API_KEY"),
+}
 """Providers that come with Hibernaut. They are loaded when they are first named."""
 
 
@@ -119,7 +152,9 @@ class Providers:
         settings = self._configuration.providers.get(name, ProviderSettings())
         kind = settings.like or name
         built_in = BUILT_IN.get(kind, BuiltIn(""))
-        key = settings.key or (f"{BY_NAME}{built_in.variable}" if built_in.variable else "")
+        key = settings.key
+        if not key and built_in.variable and (not built_in.has_other or built_in.variable in os.environ):
+            key = BY_NAME + built_in.variable
         return Wanted(name, kind, settings.url or built_in.url, key, settings, self._clock)
 
     def about(self, name: str) -> tuple[str, About]:
@@ -132,7 +167,9 @@ class Providers:
         provider, colon, model_id = (settings.of or name).partition(":")
         if not colon or not model_id:
             raise ConfigurationError(f"there is no model {name!r}; {self._there_is()}")
-        return provider, settings.about(model_id, known(self.wanted(provider).kind, model_id))
+        kind = self.wanted(provider).kind
+        listed_under = BUILT_IN[kind].catalogue if kind in BUILT_IN else ""
+        return provider, settings.about(model_id, known(listed_under or kind, model_id))
 
     async def close(self) -> None:
         """Let go of all connections."""
@@ -157,7 +194,7 @@ class Providers:
         if kind not in BUILT_IN:
             raise ConfigurationError(f"there is no provider {kind!r}; {self._there_is()}")
         module, _, maker = BUILT_IN[kind].maker.partition(":")
-        built_in: ProviderMaker = getattr(importlib.import_module(module), maker)
+        built_in: ProviderMaker = getattr(importlib.import_module(f"hibernaut.models.{module}"), maker)
         return built_in
 
     def _there_is(self) -> str:

@@ -18,8 +18,9 @@ from hibernaut.models.errors import (
     Overloaded,
     RateLimited,
 )
+from hibernaut.testing.providers.anthropic import AnthropicWire
 from hibernaut.testing.providers.wire import Raw
-from tests.models.anthropic.setting import talking
+from tests.models.anthropic.setting import BUDGET, KEY, about, talking
 from tests.models.histories import request
 
 
@@ -99,18 +100,19 @@ def test_long_words_are_shortened() -> None:
     assert len(str(failure(400, said("invalid_request_error", "x" * 10_000)))) < 700
 
 
-@pytest.mark.parametrize("model", ["claude-nine", "claude-haiku-4-5-20251001"])
-def test_a_wrong_key_and_an_unknown_model_are_told(model: str) -> None:
+@pytest.mark.parametrize(
+    "key,model,error",
+    [
+        (KEY, "claude-nine", InvalidRequest),
+        ("another", BUDGET, AuthenticationFailed),
+    ],
+)
+def test_an_unknown_model_and_a_wrong_key_are_told(key: str, model: str, error: type[ModelError]) -> None:
     async def scenario() -> None:
-        from tests.models.anthropic.setting import about, model_at  # noqa: PLC0415
-
-        async with talking(["hi"], about(model)) as (asked, fake):
-            made = asked if model == "claude-nine" else model_at(fake.url, about(model))
-            fake.wire._key = "another" if model != "claude-nine" else "sk-ant-fake"  # type: ignore[attr-defined]
-            error = InvalidRequest if model == "claude-nine" else AuthenticationFailed
+        async with talking(["hi"], about(model), wire=AnthropicWire(key)) as (asked, fake):
             with pytest.raises(error):
-                await anext(made.stream(request(UserItem("hello"))))
-            await made._endpoint.close()
+                await anext(asked.stream(request(UserItem("hello"))))
+            assert len(fake.refused) == 1
 
     asyncio.run(scenario())
 

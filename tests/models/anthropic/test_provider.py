@@ -10,7 +10,7 @@ from hibernaut.messages.items import UserItem
 from hibernaut.messages.stream import Finish
 from hibernaut.models.anthropic.provider import anthropic, bedrock, vertex, vertex_url
 from hibernaut.models.configuration import ProviderSettings
-from hibernaut.models.providers import ProviderMaker, Wanted
+from hibernaut.models.providers import BUILT_IN, BuiltIn, ProviderMaker, Wanted
 from hibernaut.testing.clock import ManualClock
 from hibernaut.testing.providers.anthropic import AnthropicWire, BedrockWire, VertexWire
 from hibernaut.testing.providers.server import FakeProvider
@@ -21,7 +21,9 @@ HELLO = request(UserItem("hello"))
 
 
 def wanted(name: str = "anthropic", url: str = "", key: str = "", **options: str) -> Wanted:
-    return Wanted(name, name, url, key, ProviderSettings(options=options), ManualClock())
+    return Wanted(
+        name, name, url or BUILT_IN.get(name, BuiltIn("")).url, key, ProviderSettings(options=options), ManualClock()
+    )
 
 
 @pytest.mark.parametrize(
@@ -100,7 +102,7 @@ def test_where_bedrock_is_follows_from_the_region() -> None:
 )
 def test_an_option_that_is_missing_or_wrong_is_named(maker: Any, options: dict[str, str], words: str) -> None:
     with pytest.raises(ConfigurationError, match=words):
-        maker(wanted("named", key="k", **options))
+        maker(wanted("named", "http://127.0.0.1:1" if maker is anthropic else "", key="k", **options))
 
 
 def test_the_reasoning_of_another_server_is_its_own() -> None:

@@ -7,10 +7,8 @@ from hibernaut.errors import ConfigurationError
 from hibernaut.models.anthropic.dialect import AnthropicDialect
 from hibernaut.models.anthropic.platforms import ANTHROPIC, BEDROCK, VERTEX
 from hibernaut.models.anthropic.requests import MARKS, CacheFor
-from hibernaut.models.http_provider import HttpProvider, endpoint_of
+from hibernaut.models.http_provider import HttpProvider, endpoint_of, option_of
 from hibernaut.models.providers import Wanted
-
-URL = "https://api.anthropic.com"
 
 
 def anthropic(wanted: Wanted) -> HttpProvider:
@@ -22,13 +20,13 @@ def anthropic(wanted: Wanted) -> HttpProvider:
     if wanted.key:
         bearer = wanted.settings.options.get("auth") == "bearer"
         auth = Bearer(wanted.key) if bearer else Headers({"x-api-key": wanted.key})
-    endpoint = endpoint_of(wanted, auth=auth, headers={"anthropic-version": ANTHROPIC.version}, url=URL)
+    endpoint = endpoint_of(wanted, auth=auth, headers={"anthropic-version": ANTHROPIC.version})
     return HttpProvider(endpoint, AnthropicDialect(name=wanted.name, cache_for=_cache_for(wanted)))
 
 
 def vertex(wanted: Wanted) -> HttpProvider:
     """Make the provider at Google Cloud. The key is an access token. Options: `project`, `region`, `cache_for`."""
-    url = "" if wanted.url else vertex_url(_option(wanted, "project"), _option(wanted, "region"))
+    url = "" if wanted.url else vertex_url(option_of(wanted, "project"), option_of(wanted, "region"))
     endpoint = endpoint_of(wanted, auth=Bearer(wanted.key) if wanted.key else None, url=url)
     return HttpProvider(endpoint, AnthropicDialect(VERTEX, cache_for=_cache_for(wanted)))
 
@@ -42,7 +40,7 @@ def bedrock(wanted: Wanted) -> HttpProvider:
     url = wanted.url
     auth: httpx2.Auth | None = Bearer(wanted.key) if wanted.key else None
     if not url or auth is None:
-        region = _option(wanted, "region")
+        region = option_of(wanted, "region")
         url = url or f"https://bedrock-mantle.{region}.api.aws/anthropic"
         auth = auth or SigV4(region, "bedrock-mantle", wanted.settings.options.get("profile"))
     endpoint = endpoint_of(wanted, auth=auth, headers={"anthropic-version": BEDROCK.version}, url=url)
@@ -58,15 +56,6 @@ def vertex_url(project: str, region: str) -> str:
     }
     host = hosts.get(region, f"{region}-aiplatform.googleapis.com")
     return f"https://{host}/v1/projects/{project}/locations/{region}/publishers/anthropic/models"
-
-
-def _option(wanted: Wanted, name: str) -> str:
-    value = wanted.settings.options.get(name, "")
-    if not value:
-        raise ConfigurationError(
-            f'{wanted.name} has to be told its {name}: [providers.{wanted.name}.options] {name} = "…"'
-        )
-    return value
 
 
 def _cache_for(wanted: Wanted) -> CacheFor:
