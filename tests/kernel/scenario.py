@@ -36,12 +36,13 @@ from hibernaut.kernel.fold import (
 )
 from hibernaut.kernel.head import Head, LoadedHead, Summary, decode_head, encode_head
 from hibernaut.kernel.limits import ThreadOptions
-from hibernaut.kernel.prepare import INTERRUPTED, STILL_RUNNING, prepare
+from hibernaut.kernel.prepare import INTERRUPTED, prepare
 from hibernaut.kernel.provenance import call_named_by, provenance_of, read_entry
 from hibernaut.kernel.receipt import Receipt, TurnCommit, decode_receipt, next_history
 from hibernaut.kernel.seal import Asked, seal
 from hibernaut.kernel.transcript import MISSING_RESULT, Transcript, validate
 from hibernaut.kernel.turn import Turn, TurnCall, TurnPart, TurnText
+from hibernaut.kernel.waiting import STILL_RUNNING
 from hibernaut.messages.events import Usage
 from hibernaut.messages.inputs import (
     USER,
@@ -349,7 +350,10 @@ class Thread:
                 continue
             message = inputs[name].message
             told = read_entry(entry, name, tools.get(call_named_by(name), ""), self.name, parent)
-            assert told == (provenance_of(message) if message is not None else None)
+            expected = provenance_of(message) if message is not None else None
+            if expected is not None and told is not None and isinstance(message.content, Event):
+                expected = msgspec.structs.replace(expected, reason=told.reason)
+            assert told == expected
 
     def loaded(self) -> LoadedHead:
         return decode_head(self.stored)
