@@ -217,6 +217,8 @@ class Thread:
         self.asked = 0
         self.prompt: list[Item] = []
         """What the model was shown last."""
+        self.misfits: dict[str, str] = {}
+        """What is wrong with events that do not fit their schemas, by message id."""
         self._count = 0
 
     # Reading it
@@ -351,7 +353,7 @@ class Thread:
             message = inputs[name].message
             told = read_entry(entry, name, tools.get(call_named_by(name), ""), self.name, parent)
             expected = provenance_of(message) if message is not None else None
-            if expected is not None and told is not None and isinstance(message.content, Event):
+            if message is not None and expected is not None and told is not None and isinstance(message.content, Event):
                 expected = msgspec.structs.replace(expected, reason=told.reason)
             assert told == expected
 
@@ -361,7 +363,14 @@ class Thread:
     def draft(self) -> Draft:
         """Return the draft of the next round; nothing comes of it."""
         return prepare(
-            self.loaded().head, self.due(), self.options, self.now, self.family(), self.authority, self.authorities
+            self.loaded().head,
+            self.due(),
+            self.options,
+            self.now,
+            self.family(),
+            self.authority,
+            self.authorities,
+            self.misfits,
         )
 
     def family(self) -> int:
@@ -370,7 +379,10 @@ class Thread:
 
     def _work_out(self, inputs: list[Delivered], reaction: Reaction | None, summary: str) -> SliceCommit:
         loaded = self.loaded()
-        draft = prepare(loaded.head, inputs, self.options, self.now, self.family(), self.authority, self.authorities)
+        family = self.family()
+        draft = prepare(
+            loaded.head, inputs, self.options, self.now, family, self.authority, self.authorities, self.misfits
+        )
         asked = Asked()
         if (draft.compacting or (summary and draft.wants_completion)) and self._compact(draft, summary):
             draft.now = self.now + self.thinking

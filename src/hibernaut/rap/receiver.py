@@ -252,13 +252,13 @@ class CallbackReceiver:
         status, head = await self._heads.join(thread_id)
         if not status:
             raise UnknownThread(thread_id)
-        known = registry_of(head)
-        call = None if status == "closed" else known.calls.get(call_id)
+        known = None if status == "closed" else registry_of(head)
+        call = known.calls.get(call_id) if known is not None else None
         tool = call.tool if call else "the tool"
         arrival = await _work(len(body), partial(arrive, callback, grant, tool, delivery))
         if not isinstance(arrival, Arrival):
             return
-        if status == "closed" or _is_open(call, callback):
+        if known is None or _is_open(call, callback):
             outcome = await self._put_checked(known, arrival, len(body))
         elif await self._store.knows(thread_id, arrival.message.message_id):
             outcome = Outcome.DUPLICATE
@@ -268,10 +268,10 @@ class CallbackReceiver:
             self._note_result(f"{thread_id}\0{call_id}", body, outcome, call_id)
         _check(outcome, thread_id, "as many events wait for the thread as may")
 
-    async def _put_checked(self, thread: Registry, arrival: Arrival, size: int) -> Outcome:
-        """Store an input; an event only if its thread takes it, or has taken it before."""
+    async def _put_checked(self, thread: Registry | None, arrival: Arrival, size: int) -> Outcome:
+        """Store an input; an event only if its thread (None: a closed one) takes it, or has taken it before."""
         message = arrival.message
-        if isinstance(message.content, Event):
+        if thread is not None and isinstance(message.content, Event):
             try:
                 await self._gate.check(thread, message.content, self._clock.now(), arrival.blobs)
             except InputRefused:
