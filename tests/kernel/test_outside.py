@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hibernaut.kernel.compaction import render
-from hibernaut.kernel.outside import fenced, order_of
+from hibernaut.kernel.outside import fenced, order_of, unfenced
 from hibernaut.kernel.sizes import fit_item, item_tokens
 from hibernaut.kernel.transcript import Transcript, as_call, validate
 from hibernaut.messages.items import CallItem, EventItem, OutsideItem, ResultItem, UserItem
@@ -58,6 +58,7 @@ def test_a27_nothing_that_an_event_says_can_break_out_of_the_marks(payload: Cont
     heading, inside, rest = text.split(f"\n{mark}", 2)
     assert mark in heading
     assert inside == f"\n{plain_text(payload)}"
+    assert unfenced(text) == plain_text(payload)
     assert rest == ""
 
 

@@ -53,7 +53,7 @@ def misfit(schema: bytes | str, text: str) -> str:
     try:
         problems = validator.problems(value)
     except (ValueError, RecursionError) as error:  # deeper than the library goes
-        problems = [str(error)]
+        problems = [f"it cannot be checked: {error}"]
     return shorten("; ".join(problems), LONGEST_PROBLEMS)
 
 
