@@ -106,7 +106,6 @@ def test_what_is_told_of_an_event_is_short_and_on_one_line() -> None:
         lambda: None,
         "object",
     ],
-    ids=str,
 )
 def test_a_schema_that_is_none_is_refused_where_the_tool_is_defined(given: Any) -> None:
     with pytest.raises(ToolDefinitionError, match="event_schema of"):
