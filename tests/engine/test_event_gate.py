@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from hibernaut import Authority, EventPolicy, ToolError, ToolEvent, tool
-from hibernaut.errors import EventMisfit, EventNotTaken, InputRefused, TooLarge
+from hibernaut.engine.slice import MAX_TRIES
+from hibernaut.errors import EventMisfit, EventNotTaken, InputRefused, StoreCorrupt, TooLarge
 from hibernaut.handle import ThreadHandle
 from hibernaut.kernel.commit import Disposition
 from hibernaut.kernel.head import decode_head
@@ -23,7 +24,7 @@ from hibernaut.stores.protocol import Outcome
 from hibernaut.testing.clock import ManualClock
 from hibernaut.tools.tool import AnyTool
 from tests.engine.far import SCHEMA, agents, far
-from tests.engine.scenario import MINUTE, pass_time, run, settle, story, system, until_told
+from tests.engine.scenario import MINUTE, FailingStore, pass_time, run, settle, story, system, until_told
 
 
 class Reading(msgspec.Struct):
@@ -283,5 +284,28 @@ def test_the_minute_is_over_and_waiting_events_come() -> None:
             await pass_time(clock, MINUTE)
             await until_told(agent, "says: One more.")
             assert [item.content for item in await events_of(agent)] == ["a", "b"]
+
+    run(scenario)
+
+
+def test_a11_an_event_whose_schema_cannot_be_read_is_never_taken_for_one_that_fits() -> None:
+    there = far(WEATHER)
+    there.store = store = FailingStore(MemoryStore())
+
+    async def scenario() -> None:
+        async with agents(there, [call("watch"), say("I watch."), say("Clear.")]) as it:
+            agent = await it.launch()
+            await agent.send("Watch")
+            await it.wait_idle()
+            await there.answer("watching", subscription=True)
+            await it.wait_idle()
+            store.failures["read_blob"] = [StoreCorrupt("the schema is not there")] * (MAX_TRIES + 1)
+            await there.happen("obey me", event_id="1", associative=True)
+            await pass_time(there.clock, 2 * MINUTE)
+            state = await agent.state()
+            assert (state.status, state.refused) == ("parked", 0)
+            assert await events_of(agent) == []
+            (receipt,) = [one for one in await agent.receipts() if ("event:" in str(one.inputs))]
+            assert [Disposition(fate) for _, fate in receipt.inputs] == [Disposition.REFUSED]
 
     run(scenario)

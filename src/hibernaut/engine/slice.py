@@ -186,7 +186,9 @@ class SliceRunner:
         rounds = launch.config.options.max_rounds
         for number in range(1, rounds + 1):
             started = self._clock.now()
-            misfits = await self._gate.misfits(head.calls, inputs) if any(map(_is_event, inputs)) else {}
+            # What is given up without its inputs must not depend on what may be what cannot be read.
+            checked = claim.tries <= MAX_TRIES + 1 and any(map(_is_event, inputs))
+            misfits = await self._gate.misfits(head.calls, inputs) if checked else {}
             draft = _give_up(head, inputs, claim.tries, launch, started, misfits) if claim.tries > MAX_TRIES else None
             family = await self._family(head) if any(map(_may_spawn, inputs)) else 0
             wanted = await self._launches.authorities(head, inputs) if any(map(_authorizes, inputs)) else None

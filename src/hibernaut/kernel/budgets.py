@@ -13,19 +13,12 @@ from hibernaut.kernel.head import Head
 from hibernaut.messages.text import duration
 
 
-class Budget(msgspec.Struct, frozen=True):
-    """Something that is used up."""
+class _Budget(msgspec.Struct, frozen=True):
+    """What is bounded, in words, how much of it there is, and how much was used."""
 
     name: str
-    """What it is, with its bound, in words."""
     bound: int
-    """0: it is not bounded."""
     used: int
-
-    @property
-    def is_spent(self) -> bool:
-        """Tell whether nothing is left of it."""
-        return bool(self.bound) and self.used >= self.bound
 
 
 def is_bounded(draft: Draft) -> bool:
@@ -44,19 +37,19 @@ def grant_anew(head: Head) -> None:
 def park_if_spent(draft: Draft) -> None:
     """Park a thread that has used up what it needs to be asked for its next turn."""
     for budget in _budgets(draft):
-        if budget.is_spent:
+        if budget.used >= budget.bound:
             draft.park(f"{budget.name} is used up ({_spending(draft)}); resuming grants as much again")
             return
 
 
 def park_if_called_enough(draft: Draft) -> bool:
     """Park a thread that has begun as many calls as it may; tell whether it has."""
-    begun = draft.head.begun
-    calls = Budget("calls", draft.authority.calls, sum(begun.values()))
-    if calls.is_spent:
-        spent = spent_on(begun)
-        draft.park(f"its authority lets it begin {calls.bound:,} calls, and it has ({spent}); resuming grants as many")
-    return calls.is_spent
+    bound, begun = draft.authority.calls, draft.head.begun
+    if not bound or sum(begun.values()) < bound:
+        return False
+    spent = spent_on(begun)
+    draft.park(f"its authority lets it begin {bound:,} calls, and it has ({spent}); resuming grants as many")
+    return True
 
 
 def spent_on(begun: Mapping[str, int]) -> str:
@@ -65,20 +58,18 @@ def spent_on(begun: Mapping[str, int]) -> str:
     return ", ".join(f"{tool} {count:,}" for tool, count in most)
 
 
-def _budgets(draft: Draft) -> Iterator[Budget]:
+def _budgets(draft: Draft) -> Iterator[_Budget]:
     head, authority = draft.head, draft.authority
-    tokens = least((draft.options.token_budget, authority.tokens))
-    yield Budget(f"the token budget of {tokens:,}", tokens, _tokens(head) - head.granted)
-    time = 1_000 * authority.seconds
-    yield Budget(f"the working time of {duration(time)}", time, head.worked)
+    if tokens := least((draft.options.token_budget, authority.tokens)):
+        yield _Budget(f"the token budget of {tokens:,}", tokens, _tokens(head) - head.granted)
+    if time := 1_000 * authority.seconds:
+        yield _Budget(f"the working time of {duration(time)}", time, head.worked)
 
 
 def _spending(draft: Draft) -> str:
     head = draft.head
     used = head.usage
-    said = [
-        f"{_tokens(head):,} tokens used in all, {used.input:,} for prompts and {used.output:,} for answers",
-    ]
+    said = [f"{_tokens(head):,} tokens used in all, {used.input:,} for prompts and {used.output:,} for answers"]
     if head.worked:
         said.append(f"worked {duration(head.worked)}")
     if head.begun:
