@@ -182,13 +182,18 @@ def _check_condition(number: int, test: Condition) -> None:
 class Judge:
     """An authority, made ready for use."""
 
-    __slots__ = ("_bound", "_rules", "authority", "digest")
+    __slots__ = ("_bound", "_rules", "authority", "digest", "everything")
 
     def __init__(self, authority: Authority) -> None:
         self.authority = authority
         self.digest = digest_of(authority)
         self._rules = [_Ready(rule) for rule in authority.rules]
         self._bound = [Judge(other) for other in authority.within]
+        self.everything: tuple[Authority, ...] = (
+            authority,
+            *[one for other in self._bound for one in other.everything],
+        )
+        """It, and all that binds it."""
 
     @property
     def is_open(self) -> bool:
@@ -216,55 +221,49 @@ class Judge:
     @property
     def calls(self) -> int:
         """How many calls may be begun in all; 0: no bound."""
-        return least(one.calls for one in self._all)
+        return least(one.calls for one in self.everything)
 
     @property
     def tokens(self) -> int:
         """How many tokens may be used in all; 0: no bound."""
-        return least(one.tokens for one in self._all)
+        return least(one.tokens for one in self.everything)
 
     @property
     def seconds(self) -> int:
         """How many seconds it may work in all; 0: no bound."""
-        return least(one.seconds for one in self._all)
+        return least(one.seconds for one in self.everything)
 
     @property
     def max_depth(self) -> int | None:
         """Threads between a child and its root; None: no bound."""
-        return min((one.max_depth for one in self._all if one.max_depth is not None), default=None)
+        return min((one.max_depth for one in self.everything if one.max_depth is not None), default=None)
 
     @property
     def max_children(self) -> int | None:
         """Children that may live at once; None: no bound."""
-        return min((one.max_children for one in self._all if one.max_children is not None), default=None)
+        return min((one.max_children for one in self.everything if one.max_children is not None), default=None)
 
     # Events
 
     def takes_events_of(self, tool: str, server: str) -> bool:
         """Tell whether events of a tool are taken; `server` is where it works, "" for one of the program's own."""
-        policies = [one.events for one in self._all]
+        policies = [one.events for one in self.everything]
         return all(_any(one.tools, tool) and (not server or _any(one.servers, server)) for one in policies)
 
     @property
     def event_bytes(self) -> int:
         """Bytes of one event; 0: no bound."""
-        return least(one.events.max_bytes for one in self._all)
+        return least(one.events.max_bytes for one in self.everything)
 
     @property
     def events_per_minute(self) -> int:
         """Events of one subscription that are taken in within a minute; 0: no bound."""
-        return least(one.events.per_minute for one in self._all)
+        return least(one.events.per_minute for one in self.everything)
 
     @property
     def lifetime(self) -> int:
         """Milliseconds after which a subscription ends; 0: never."""
-        return 1_000 * least(one.events.lifetime for one in self._all)
-
-    @property
-    def _all(self) -> Iterator[Authority]:
-        yield self.authority
-        for other in self._bound:
-            yield from other._all  # noqa: SLF001  # of another one of these
+        return 1_000 * least(one.events.lifetime for one in self.everything)
 
 
 def least(bounds: Iterable[int]) -> int:
