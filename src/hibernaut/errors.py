@@ -11,6 +11,9 @@
     │   ├── UnknownQuestion     no such question for this tenant
     │   ├── UnknownEffect       no such effect in the outbox of this tenant
     │   ├── QuestionOver        the question needs no answer any more
+    │   ├── EventMisfit         an event does not fit the schema of its subscription
+    │   ├── EventNotTaken       the thread's authority takes no events of that tool
+    │   ├── SubscriptionOver    the time of the subscription is up
     │   ├── NotAtRest           the tree cannot be moved as it is: it may still change
     │   └── ThreadExists        there is such a thread already
     ├── ConfigurationError      the embedding program is set up wrongly
@@ -127,6 +130,35 @@ class QuestionOver(InputRefused):
         super().__init__(f"the question {question_id!r} takes no answer any more: {why}")
         self.question_id = question_id
         self.why = why
+
+
+class EventMisfit(InputRefused):
+    """An event does not fit the schema that its subscription was made with. `problems` says where, in its own words."""
+
+    code = "event_misfit"
+
+    def __init__(self, tool: str, problems: str) -> None:
+        super().__init__(f"the event does not fit the event schema of {tool}: {problems}")
+        self.problems = problems
+
+
+class EventNotTaken(InputRefused):
+    """The authority of the thread takes no events of that tool."""
+
+    code = "event_not_taken"
+
+    def __init__(self, tool: str, server: str) -> None:
+        where = f" on {server}" if server else ""
+        super().__init__(f"the authority of this thread takes no events of {tool}{where}")
+
+
+class SubscriptionOver(InputRefused):
+    """The time of a subscription is up, so it takes no events any more."""
+
+    code = "subscription_over"
+
+    def __init__(self, tool: str) -> None:
+        super().__init__(f"the time of this subscription of {tool} is up; it takes no events any more")
 
 
 class NotAtRest(InputRefused):

@@ -118,9 +118,11 @@ class Seen(msgspec.Struct):
         """Return the id of the question that asked this, "" as long as it was not asked."""
         return next((item.id for item in self.items if isinstance(item, QuestionItem) and item.prompt == prompt), "")
 
-    def timers(self) -> list[int]:
+    def timers(self, purpose: str = "") -> list[int]:
+        """Return when timers are due: those of a purpose, or all."""
         contents = [arrived.message.content for arrived in self.inbox if arrived.message]
-        return sorted(content.due for content in contents if isinstance(content, Timer))
+        timers = [content for content in contents if isinstance(content, Timer)]
+        return sorted(timer.due for timer in timers if purpose in ("", timer.purpose))
 
 
 async def look(store: Store) -> Seen:

@@ -22,7 +22,7 @@ from hibernaut.cli.tools import load_tools
 from hibernaut.engine.local import MAX_SLICES
 from hibernaut.kernel.commit import SliceCommit
 from hibernaut.kernel.feed import stored_events
-from hibernaut.kernel.head import Standing, decode_head, standings
+from hibernaut.kernel.head import Standing, decode_head, registry_of
 from hibernaut.kernel.receipt import decode_receipt
 from hibernaut.messages.events import AgentEvent, CompletionFinished, TextChunk, ToolCall, ToolResult
 from hibernaut.messages.items import decode_page
@@ -183,7 +183,7 @@ class Journal:
     def _lines(self, commit: SliceCommit, before: bytes) -> list[str]:
         lines: list[str] = []
         said = ""
-        calls = standings(before)
+        calls = registry_of(before).calls
         for event in stored_events(commit.thread_id, decode_page(commit.page), decode_receipt(commit.receipt)):
             if isinstance(event, TextChunk):
                 said += event.text

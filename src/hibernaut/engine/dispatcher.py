@@ -22,14 +22,15 @@ from hibernaut.engine.resuming import BEGINNING, LastEvent, last_event
 from hibernaut.engine.servers import Remote
 from hibernaut.engine.work import Work, work_of
 from hibernaut.engine.workers import Workers
-from hibernaut.errors import StoreError
+from hibernaut.errors import InputRefused, StoreError
 from hibernaut.kernel.commit import Effect
-from hibernaut.kernel.head import decode_head
+from hibernaut.kernel.head import decode_head, registry_of
 from hibernaut.messages.events import ToolProgress
 from hibernaut.messages.inputs import Event, InputMessage, Settlement, ToolResult, event_message
 from hibernaut.stores.protocol import EffectRow, Owner, Store
 from hibernaut.stores.protocol import Outcome as Stored
 from hibernaut.tools.context import ToolContext
+from hibernaut.tools.event_gate import EventGate
 from hibernaut.tools.results import Outcome
 from hibernaut.tools.results import outcome as outcome_of
 from hibernaut.tools.running import Functions, Subscription
@@ -126,6 +127,7 @@ class Dispatcher:
             )
         self._looking: asyncio.Task[None] | None = None
         self._functions = Functions()
+        self._gate = EventGate(store)
 
     @property
     def running(self) -> int:
@@ -346,14 +348,21 @@ class Dispatcher:
         word = outcome_of(first.content) if first is not None else subscription.ended or Outcome("")
         if first is None or word.is_error:
             if await self._bring(work.effect, work.thread_id, word) is Stored.DUPLICATE:  # it was confirmed before
-                await self._bring_event(tool, work, word, next(numbers), final=True)
+                await self._bring_event(tool, work, word, next(numbers), final=True, sender="engine")
             return
         # One that goes on after a restart confirms itself once more, and that is a duplicate.
         await self._bring(work.effect, work.thread_id, word, subscription=True)
-        while (event := await subscription.next()) is not None:
-            stored = await self._bring_event(
-                tool, work, outcome_of(event.content), next(numbers), event_id=event.event_id, final=event.final
-            )
+        refused: InputRefused | None = None
+        while (event := await subscription.next(refused)) is not None:
+            refused = None
+            try:
+                stored = await self._bring_event(
+                    tool, work, outcome_of(event.content), next(numbers), event_id=event.event_id, final=event.final
+                )
+            except InputRefused as error:
+                logger.warning("an event of %s was refused: %s", tool.name, error)
+                refused = error
+                continue
             if stored in (Stored.CLOSED, Stored.UNKNOWN):
                 await self._retry(self._store.settle_effects, [work.effect.request_id])
                 return
@@ -362,7 +371,7 @@ class Dispatcher:
                     return
                 break  # an event of this id was there before, so that the last one is still to come
         last = subscription.ended or Outcome("The subscription has ended.")
-        await self._bring_event(tool, work, last, next(numbers), final=True)
+        await self._bring_event(tool, work, last, next(numbers), final=True, sender="engine")
 
     async def _context(self, tool: AnyTool, work: Work, last: LastEvent) -> ToolContext:
         if self._keys is None:
@@ -473,8 +482,21 @@ class Dispatcher:
         return (await self._store.put([message], self._clock.now(), blobs=outcome.blobs))[0]
 
     async def _bring_event(
-        self, tool: AnyTool, work: Work, outcome: Outcome, number: int, *, event_id: str = "", final: bool = False
+        self,
+        tool: AnyTool,
+        work: Work,
+        outcome: Outcome,
+        number: int,
+        *,
+        event_id: str = "",
+        final: bool = False,
+        sender: str = "",
     ) -> Stored:
+        """Bring an event; `sender` is the tool, unless the engine itself has to say something of it.
+
+        Raises:
+            InputRefused: the thread does not take it.
+        """
         event = Event(
             work.effect.call_id,
             outcome.content,
@@ -483,9 +505,11 @@ class Dispatcher:
             final=final,
             sequence=number,
         )
-        message = event_message(work.thread_id, event, f"tool:{tool.name}")
+        message = event_message(work.thread_id, event, sender or f"tool:{tool.name}")
 
         async def put() -> Stored:
+            if not sender and (row := await self._store.read_head(work.thread_id)) is not None:
+                await self._gate.check(registry_of(row.head), event, self._clock.now(), outcome.blobs)
             return (await self._store.put([message], self._clock.now(), blobs=outcome.blobs))[0]
 
         pause = DELIVERY_PAUSE_FIRST

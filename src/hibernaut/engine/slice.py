@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -27,11 +27,12 @@ from hibernaut.kernel.prepare import may_spawn, prepare
 from hibernaut.kernel.receipt import TurnCommit
 from hibernaut.kernel.seal import Asked, seal
 from hibernaut.kernel.turn import TurnBuffer
-from hibernaut.messages.inputs import Command, Delivered
+from hibernaut.messages.inputs import Command, Delivered, Event
 from hibernaut.messages.stream import StreamPiece
 from hibernaut.models.errors import ConnectionLost, ModelDefect, Refused
 from hibernaut.models.protocol import Model, ModelInfo, ModelRequest, ModelSource
 from hibernaut.stores.protocol import Claim, Store
+from hibernaut.tools.event_gate import EventGate
 from hibernaut.tools.running import is_asked_to_end
 from hibernaut.version import build
 
@@ -152,6 +153,7 @@ class SliceRunner:
         self._clock = clock
         self._note_due = note_due
         self._compactor = Compactor(store, feed, clock)
+        self._gate = EventGate(store)
         self.transcripts = Transcripts(store)
         self.streams: dict[str, LiveStream | InlineWait] = {}
         """Completions and inline tools under way, by thread."""
@@ -184,10 +186,15 @@ class SliceRunner:
         rounds = launch.config.options.max_rounds
         for number in range(1, rounds + 1):
             started = self._clock.now()
-            draft = _give_up(head, inputs, claim.tries, launch, started) if claim.tries > MAX_TRIES else None
+            # What is given up without its inputs must not depend on what may be what cannot be read.
+            checked = claim.tries <= MAX_TRIES + 1 and any(map(_is_event, inputs))
+            misfits = await self._gate.misfits(head.calls, inputs) if checked else {}
+            draft = _give_up(head, inputs, claim.tries, launch, started, misfits) if claim.tries > MAX_TRIES else None
             family = await self._family(head) if any(map(_may_spawn, inputs)) else 0
             wanted = await self._launches.authorities(head, inputs) if any(map(_authorizes, inputs)) else None
-            draft = draft or prepare(head, inputs, launch.config.options, started, family, launch.authority, wanted)
+            draft = draft or prepare(
+                head, inputs, launch.config.options, started, family, launch.authority, wanted, misfits
+            )
             self._expect(draft)
             one = _Round()
             if draft.wants_completion or (draft.compacting and head.status == "open"):
@@ -431,7 +438,9 @@ class SliceRunner:
         return stream.reason
 
 
-def _give_up(head: Head, inputs: Sequence[Delivered], tries: int, launch: Launch, now: int) -> Draft | None:
+def _give_up(
+    head: Head, inputs: Sequence[Delivered], tries: int, launch: Launch, now: int, misfits: Mapping[str, str]
+) -> Draft | None:
     """Park a thread whose slices came to nothing, first with its inputs taken in, then (if that fails too) without."""
     if head.status != "open":
         return None
@@ -439,9 +448,13 @@ def _give_up(head: Head, inputs: Sequence[Delivered], tries: int, launch: Launch
         draft = Draft(head, launch.config.options, now)
         draft.dispose_all(inputs, Disposition.REFUSED)
     else:
-        draft = prepare(head, inputs, launch.config.options, now, authority=launch.authority)
+        draft = prepare(head, inputs, launch.config.options, now, authority=launch.authority, misfits=misfits)
     draft.park(f"{tries - 1} slices in a row came to nothing; the engine's log says why")
     return draft
+
+
+def _is_event(delivered: Delivered) -> bool:
+    return delivered.message is not None and isinstance(delivered.message.content, Event)
 
 
 def _authorizes(delivered: Delivered) -> bool:

@@ -69,6 +69,10 @@ class Call(msgspec.Struct, omit_defaults=True):
     """What its tool says of itself."""
     approval: str = ""
     """The question by which a person is to allow it; until then it is not begun."""
+    event_schema: bytes = b""
+    """SHA-256 of the JSON Schema of its events, a blob; b"" for any."""
+    since: int = 0
+    """When it was confirmed as a subscription, milliseconds since 1970."""
 
 
 class Summary(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -223,6 +227,8 @@ class Head(msgspec.Struct, omit_defaults=True):
     """SHA-256 of its authority, a blob, where that is not the one of the launch configuration."""
     begun: dict[str, int] = {}
     """Calls begun so far, by tool, where the authority bounds what is spent."""
+    worked: int = 0
+    """Milliseconds that its rounds have taken so far, where the authority bounds that."""
     toolsets: dict[str, bytes] = {}
     """What each tool server has for this tree: SHA-256 of its manifest, a blob, by the server's name."""
 
@@ -233,14 +239,21 @@ def living(head: Head) -> dict[str, Child]:
 
 
 class Standing(msgspec.Struct, frozen=True):
-    """What a door has to know of a call in the registry: its tool, and how far it is."""
+    """What a door has to know of a call in the registry: its tool, how far it is, and which events it takes."""
 
     tool: str
     state: str = "queued"
+    server: str = ""
+    event_schema: bytes = b""
+    since: int = 0
 
 
-class _Registry(msgspec.Struct):
+class Registry(msgspec.Struct, frozen=True):
+    """What a door has to know of a thread: its calls by their ids, and where it stands what it may do."""
+
+    config: bytes
     calls: dict[str, Standing] = {}
+    authority: bytes = b""
 
 
 class _Format(msgspec.Struct):
@@ -249,7 +262,7 @@ class _Format(msgspec.Struct):
 
 _decoder = decoder_of(Head)
 _format_decoder = decoder_of(_Format)
-_registry_decoder = decoder_of(_Registry)
+_registry_decoder = decoder_of(Registry)
 _tree_decoder = msgspec.msgpack.Decoder()
 
 Extra = dict[str | int, "msgspec.Raw | Extra"]
@@ -281,13 +294,13 @@ def decode_head(data: bytes) -> LoadedHead:
     return LoadedHead(head, _unknown(_tree_decoder.decode(data), _tree(head)))
 
 
-def standings(data: bytes) -> dict[str, Standing]:
-    """Return the calls of a head by their ids, without reading the rest of it.
+def registry_of(data: bytes) -> Registry:
+    """Return what a door has to know of a head, without reading the rest of it.
 
     Raises:
         StoreCorrupt: it is no head.
     """
-    return unpack(data, _registry_decoder, "a thread's head").calls
+    return unpack(data, _registry_decoder, "a thread's head")
 
 
 def encode_head(head: Head, extra: Extra | None = None) -> bytes:

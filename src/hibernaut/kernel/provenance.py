@@ -42,7 +42,7 @@ class Provenance(msgspec.Struct, frozen=True):
     action: str = ""
     """What an operator decided with it."""
     reason: str = ""
-    """Why."""
+    """Why; of an event, why it was refused, or what is to be known of it."""
 
 
 def provenance_of(message: InputMessage) -> Provenance:
@@ -96,9 +96,11 @@ def implied(message_id: str, tool: str, thread_id: str, parent: str) -> Provenan
             return Provenance("api", call)
 
 
-def entry_of(message: InputMessage, tool: str, head: Head) -> Entry:
-    """Return what a receipt keeps of where a message came from."""
+def entry_of(message: InputMessage, tool: str, head: Head, note: str = "") -> Entry:
+    """Return what a receipt keeps of where a message came from, and of what there is to say of an event."""
     told = provenance_of(message)
+    if note:
+        told = msgspec.structs.replace(told, reason=note)
     known = implied(message.message_id, tool, head.thread_id, head.link.parent if head.link else "")
     if told == known:
         return 0

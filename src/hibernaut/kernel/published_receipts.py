@@ -55,6 +55,8 @@ class PublishedInput(msgspec.Struct, frozen=True):
     disposition: str
     provenance: PublishedProvenance | None
     """None for one that waits, and for one that cannot be read."""
+    note: str | msgspec.UnsetType = msgspec.UNSET
+    """What there is to say of an event: why it was refused, or that others before it have not come."""
 
 
 class ToolRequest(msgspec.Struct, frozen=True):
@@ -266,11 +268,12 @@ def _entries(receipt: Receipt, tools: Mapping[str, str], thread_id: str, parent:
 
 
 def _input(name: str, disposition: Disposition, told: Provenance | None) -> PublishedInput:
-    provenance = None
+    provenance, note = None, ""
     if told is not None:
         answers = Answers(told.call, told.question) if told.call or told.question else None
         provenance = PublishedProvenance(told.sender, answers)
-    return PublishedInput(name, disposition.name.lower(), provenance)
+        note = "" if told.action else told.reason
+    return PublishedInput(name, disposition.name.lower(), provenance, note or msgspec.UNSET)
 
 
 def _settled(receipt: Receipt, entries: Iterable[_Taken]) -> list[SettledEffect]:

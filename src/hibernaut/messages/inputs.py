@@ -50,11 +50,15 @@ class Event(_Input, frozen=True, tag="event"):
     sequence: int = 0
 
 
-TimerPurpose = Literal["sleep", "deadline", "retry", "question"]
+TimerPurpose = Literal["sleep", "deadline", "retry", "question", "expiry"]
 
 
 class Timer(_Input, frozen=True, tag="timer"):
-    """A moment has come. `call_id` names the call of a "sleep" or "deadline", or the question; a "retry" has none."""
+    """A moment has come. `call_id` names the call, or of a "question" that; a "retry" has none.
+
+    A "sleep" is over, a "deadline" has passed, it is time for a "retry", nobody has answered a "question", or the time
+    of a subscription is up ("expiry").
+    """
 
     purpose: TimerPurpose
     due: int
@@ -191,7 +195,7 @@ def urgency(content: InputContent) -> int:
         return USER
     if isinstance(content, Event | Report | ParentMessage):
         return EVENT
-    if isinstance(content, Timer) and content.purpose in ("deadline", "retry"):
+    if isinstance(content, Timer) and content.purpose in ("deadline", "retry", "expiry"):
         return UPKEEP
     return RESULT
 

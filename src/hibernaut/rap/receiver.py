@@ -26,8 +26,8 @@ from hibernaut.errors import (
     UnknownThread,
 )
 from hibernaut.ids import Ids, RandomIds
-from hibernaut.kernel.head import Standing, standings
-from hibernaut.messages.inputs import InputMessage
+from hibernaut.kernel.head import Registry, Standing, registry_of
+from hibernaut.messages.inputs import Event, InputMessage
 from hibernaut.messages.text import clean
 from hibernaut.rap.admission import (
     LOCAL_HOSTS,
@@ -52,6 +52,7 @@ from hibernaut.rap.listening import Receive, Scope, Send
 from hibernaut.rap.refusals import Tally
 from hibernaut.rap.wire import CALLBACK_PATH, decode_callback
 from hibernaut.stores.protocol import Outcome, Store
+from hibernaut.tools.event_gate import EventGate
 from hibernaut.tools.tokens import EXPIRED, Grant, KeyRing, read_expired
 
 logger = logging.getLogger(__name__)
@@ -131,6 +132,7 @@ class CallbackReceiver:
         self._on_view = on_view
         self._deliveries = Deliveries(ids or RandomIds())
         self._tally = Tally()
+        self._gate = EventGate(store)
         self._heads = Gathering(self._read_heads)
         self._inputs = Gathering(self._put)
 
@@ -225,7 +227,7 @@ class CallbackReceiver:
             TokenRefused: the call is none.
         """
         status, head = await self._heads.join(clean(grant.thread_id))
-        call = standings(head).get(clean(grant.call_id)) if status and status != "closed" else None
+        call = registry_of(head).calls.get(clean(grant.call_id)) if status and status != "closed" else None
         if call is None or call.state != "subscribed":
             raise TokenRefused(EXPIRED)
 
@@ -250,13 +252,14 @@ class CallbackReceiver:
         status, head = await self._heads.join(thread_id)
         if not status:
             raise UnknownThread(thread_id)
-        call = None if status == "closed" else standings(head).get(call_id)
+        known = None if status == "closed" else registry_of(head)
+        call = known.calls.get(call_id) if known is not None else None
         tool = call.tool if call else "the tool"
         arrival = await _work(len(body), partial(arrive, callback, grant, tool, delivery))
         if not isinstance(arrival, Arrival):
             return
-        if status == "closed" or _is_open(call, callback):
-            outcome = await self._put_one(arrival, len(body))
+        if known is None or _is_open(call, callback):
+            outcome = await self._put_checked(known, arrival, len(body))
         elif await self._store.knows(thread_id, arrival.message.message_id):
             outcome = Outcome.DUPLICATE
         else:
@@ -264,6 +267,18 @@ class CallbackReceiver:
         if isinstance(callback, Result):
             self._note_result(f"{thread_id}\0{call_id}", body, outcome, call_id)
         _check(outcome, thread_id, "as many events wait for the thread as may")
+
+    async def _put_checked(self, thread: Registry | None, arrival: Arrival, size: int) -> Outcome:
+        """Store an input; an event only if its thread (None: a closed one) takes it, or has taken it before."""
+        message = arrival.message
+        if thread is not None and isinstance(message.content, Event):
+            try:
+                await self._gate.check(thread, message.content, self._clock.now(), arrival.blobs)
+            except InputRefused:
+                if not await self._store.knows(message.thread_id, message.message_id):
+                    raise
+                return Outcome.DUPLICATE
+        return await self._put_one(arrival, size)
 
     async def _put_one(self, arrival: Arrival, size: int) -> Outcome:
         """Store an input, together with others unless it is large: what there is no room for fails alone."""
