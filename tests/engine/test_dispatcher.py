@@ -10,7 +10,7 @@ from hibernaut.engine.local import LOOK_EVERY
 from hibernaut.engine.slice import INLINE_GRACE
 from hibernaut.errors import AlreadyAnswered, StoreBusy, TokenRefused, ToolError
 from hibernaut.kernel.limits import ThreadOptions
-from hibernaut.kernel.prepare import STILL_RUNNING
+from hibernaut.kernel.waiting import STILL_RUNNING
 from hibernaut.messages.inputs import InputMessage
 from hibernaut.messages.inputs import ToolResult as Result
 from hibernaut.messages.items import ResultItem

@@ -36,12 +36,13 @@ from hibernaut.kernel.fold import (
 )
 from hibernaut.kernel.head import Head, LoadedHead, Summary, decode_head, encode_head
 from hibernaut.kernel.limits import ThreadOptions
-from hibernaut.kernel.prepare import INTERRUPTED, STILL_RUNNING, prepare
+from hibernaut.kernel.prepare import INTERRUPTED, prepare
 from hibernaut.kernel.provenance import call_named_by, provenance_of, read_entry
 from hibernaut.kernel.receipt import Receipt, TurnCommit, decode_receipt, next_history
 from hibernaut.kernel.seal import Asked, seal
 from hibernaut.kernel.transcript import MISSING_RESULT, Transcript, validate
 from hibernaut.kernel.turn import Turn, TurnCall, TurnPart, TurnText
+from hibernaut.kernel.waiting import STILL_RUNNING
 from hibernaut.messages.events import Usage
 from hibernaut.messages.inputs import (
     USER,

@@ -54,6 +54,7 @@ class Draft:
         "deferred",
         "dispositions",
         "dropped",
+        "edited",
         "effects",
         "events",
         "family",
@@ -67,7 +68,9 @@ class Draft:
         "provenance",
         "queueing",
         "reauthorized",
+        "resumed_by",
         "retrying",
+        "rewritten",
         "settled",
         "spawned",
         "turn_end",
@@ -87,6 +90,12 @@ class Draft:
         """Where inputs came from, by message id, as far as their ids do not say so."""
         self.deferred: list[tuple[str, int]] = []
         self.dropped: list[str] = []
+        self.rewritten: dict[str, InputMessage] = {}
+        """Messages that operators have changed, by their ids."""
+        self.edited: list[tuple[str, bytes, bytes]] = []
+        """What changed in them: the message id, and the digests of what it said before and of what it says now."""
+        self.resumed_by = ""
+        """The input that lets a stopped or parked thread go on."""
         self.effects: list[Effect] = []
         self.blobs: list[Blob] = []
         self.outgoing: list[Outgoing] = []
