@@ -100,7 +100,7 @@ class ThreadHandle:
         """
         store = self._system.store
         row = await store.read_head(self.thread_id) if inherited else None
-        above = await inherited_items(store, decode_head(row.head).head.link, whole=True) if row is not None else []
+        above = await inherited_items(store, decode_head(row.head).head.base, whole=True) if row is not None else []
         rows = await store.read_log(self.thread_id)
         return [*above, *[item for row in rows for item in decode_page(row.page)]]
 

@@ -17,8 +17,9 @@ from hibernaut.doors import check_name, models_and_default, refuse, tools_by_nam
 from hibernaut.effects import HandlesEffects
 from hibernaut.engine.answering import OpenQuestion, open_questions
 from hibernaut.engine.answering import answer as answer_question
+from hibernaut.engine.interruptions import LOOK_EVERY
 from hibernaut.engine.live import LiveFeed
-from hibernaut.engine.local import LOOK_EVERY, LocalEngine
+from hibernaut.engine.local import LocalEngine
 from hibernaut.engine.servers import Remote
 from hibernaut.engine.step import StepEngine, StepResult
 from hibernaut.errors import (

@@ -24,7 +24,7 @@ from hibernaut.messages.inputs import (
     Command,
     Delivered,
     Event,
-    Fork,
+    Forked,
     InputContent,
     Orphaned,
     ParentMessage,
@@ -192,7 +192,7 @@ def _apply(draft: Draft, content: InputContent, arrived: Delivered) -> Dispositi
         return questions.answer(draft, content, arrived.accepted)
     if isinstance(content, Orphaned):
         return questions.orphan(draft, content)
-    if isinstance(content, Seed | Fork):
+    if isinstance(content, Seed | Forked):
         draft.items += content.items
         draft.head.owes = isinstance(content, Seed) or content.owes
         return Disposition.ACCEPTED

@@ -18,7 +18,7 @@ from hibernaut.messages.inputs import (
     Drop,
     Edit,
     Event,
-    Fork,
+    Forked,
     InputMessage,
     Settlement,
     Timer,
@@ -70,7 +70,7 @@ def provenance_of(message: InputMessage) -> Provenance:
             return Provenance(sender, action="drop", reason=content.reason, message=content.message_id)
         case Edit():
             return Provenance(sender, action="edit", reason=content.reason, message=content.message_id)
-        case Fork():
+        case Forked():
             return Provenance(sender, action="fork", reason=content.reason)
         case _:
             return Provenance(sender)

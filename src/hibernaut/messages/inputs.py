@@ -102,7 +102,7 @@ class Edit(_Input, frozen=True, tag="edit"):
     reason: str = ""
 
 
-class Fork(_Input, frozen=True, tag="fork"):
+class Forked(_Input, frozen=True, tag="fork"):
     """A root begins as a fork: after what it shares with another thread come these items, which say where it is.
 
     `owes`: what it shares ends on the user's side.
@@ -172,7 +172,7 @@ InputContent = (
     | Settlement
     | Drop
     | Edit
-    | Fork
+    | Forked
     | Seed
     | Report
     | ParentMessage
