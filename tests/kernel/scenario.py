@@ -430,6 +430,8 @@ class Thread:
                 self.fates[name] = Disposition(fate)
         for name in commit.consumed:
             del self.inbox[name]
+        for message in commit.rewritten:
+            self.inbox[message.message_id].data = encode_input(message)
         for name in commit.dropped:
             letter = self.inbox.pop(name, None)
             assert letter is None or isinstance(letter.content, Timer)
