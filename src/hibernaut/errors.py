@@ -14,7 +14,9 @@
     │   ├── EventMisfit         an event does not fit the schema of its subscription
     │   ├── EventNotTaken       the thread's authority takes no events of that tool
     │   ├── SubscriptionOver    the time of the subscription is up
+    │   ├── UnknownMessage      no such message waits for the thread
     │   ├── NotAtRest           the tree cannot be moved as it is: it may still change
+    │   ├── HasForks            the tree cannot go: others share its history
     │   └── ThreadExists        there is such a thread already
     ├── ConfigurationError      the embedding program is set up wrongly
     │   └── ToolDefinitionError a function cannot be a tool
@@ -35,7 +37,10 @@ Every class has a stable `code` for wires and logs.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from typing import ClassVar, Final
+
+MOST_NAMED: Final = 5
+"""Names that a text lists, at most."""
 
 
 class HibernautError(Exception):
@@ -121,6 +126,17 @@ class UnknownEffect(InputRefused):
         self.request_id = request_id
 
 
+class UnknownMessage(InputRefused):
+    """No such message waits for the thread: it was read, or never came."""
+
+    code = "unknown_message"
+
+    def __init__(self, thread_id: str, message_id: str) -> None:
+        super().__init__(f"no message {message_id!r} waits for thread {thread_id!r}: it was read, or never came")
+        self.thread_id = thread_id
+        self.message_id = message_id
+
+
 class QuestionOver(InputRefused):
     """The question needs no answer any more: it was dismissed, or its time was up and its default counted."""
 
@@ -165,6 +181,19 @@ class NotAtRest(InputRefused):
     """The tree may still change, so it cannot be taken away as it is. The text says what to do."""
 
     code = "not_at_rest"
+
+
+class HasForks(InputRefused):
+    """The tree cannot be taken away: forks of its threads share their history."""
+
+    code = "has_forks"
+
+    def __init__(self, root: str, forks: Sequence[str]) -> None:
+        named = ", ".join(forks[:MOST_NAMED])
+        more = f" and {len(forks) - MOST_NAMED:,} more" if len(forks) > MOST_NAMED else ""
+        super().__init__(f"thread {root!r} has to stay as long as its forks, which share its history: {named}{more}")
+        self.root = root
+        self.forks = tuple(forks)
 
 
 class ThreadExists(InputRefused):

@@ -74,6 +74,8 @@ class ThreadState(msgspec.Struct, frozen=True):
     """Inputs so far that were about nothing the thread has."""
     frozen: bool = False
     """Nothing runs it, whatever comes, until its tree is thawed."""
+    fork_of: str = ""
+    """The thread whose history a fork begins with."""
 
 
 class TreeState(msgspec.Struct, frozen=True):
@@ -137,6 +139,7 @@ def state_of(row: ThreadRow, *, ready: bool, events: Mapping[str, int] | None = 
         ),
         refused=head.refused,
         frozen=row.frozen,
+        fork_of=head.fork.origin if head.fork else "",
     )
 
 

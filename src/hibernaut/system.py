@@ -17,8 +17,9 @@ from hibernaut.doors import check_name, models_and_default, refuse, tools_by_nam
 from hibernaut.effects import HandlesEffects
 from hibernaut.engine.answering import OpenQuestion, open_questions
 from hibernaut.engine.answering import answer as answer_question
+from hibernaut.engine.interruptions import LOOK_EVERY
 from hibernaut.engine.live import LiveFeed
-from hibernaut.engine.local import LOOK_EVERY, LocalEngine
+from hibernaut.engine.local import LocalEngine
 from hibernaut.engine.servers import Remote
 from hibernaut.engine.step import StepEngine, StepResult
 from hibernaut.errors import (
@@ -28,6 +29,7 @@ from hibernaut.errors import (
     StoreError,
     UnknownThread,
 )
+from hibernaut.forking import ForksThreads
 from hibernaut.handle import ThreadHandle
 from hibernaut.ids import Ids, RandomIds
 from hibernaut.kernel.authority import Authority
@@ -37,6 +39,8 @@ from hibernaut.kernel.head import Head, encode_head
 from hibernaut.kernel.limits import ThreadOptions, check_options
 from hibernaut.messages.inputs import (
     Command,
+    Drop,
+    Edit,
     Event,
     InputMessage,
     ToolResult,
@@ -65,7 +69,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-class AgentSystem(AuditsThreads, HandlesEffects, MovesTrees):
+class AgentSystem(AuditsThreads, HandlesEffects, MovesTrees, ForksThreads):
     """Runs agents: `async with AgentSystem(model=…, tools=[…], store="agents.db") as system`.
 
     Args:
@@ -279,6 +283,11 @@ class AgentSystem(AuditsThreads, HandlesEffects, MovesTrees):
         return self._defaults.tenant
 
     @property
+    def ids(self) -> Ids:
+        """Where this system's names come from."""
+        return self._ids
+
+    @property
     def completions(self) -> int:
         """Turns that this process's engine has completed and stored."""
         return self._engine.engine.runner.completions if self._engine else 0
@@ -483,20 +492,28 @@ class AgentSystem(AuditsThreads, HandlesEffects, MovesTrees):
         content = message.content
         if not isinstance(content, UserText | ToolResult | Event):
             return message
-        given: object = content.content
-        parts = given if isinstance(given, tuple) else (None,)
-        if not isinstance(given, str) and not all(isinstance(part, Part) for part in parts):
-            raise MalformedInput(f"a {type(given).__name__} is no content; give a text, or a tuple of Text and Image")
-        fitted, blobs = fit(content.content)
-        if isinstance(content, UserText) and is_blank(fitted):
-            raise MalformedInput("the text is blank")
-        if blobs:
-            await self.store.put([], self._clock.now(), blobs=blobs)
-        content = replace(content, content=fitted)
+        content = replace(content, content=await self.fitted(content.content, blank=not isinstance(content, UserText)))
         if isinstance(content, Event) and content.event_id:
             # Whatever it was sent under: the same event twice is one message.
             return event_message(message.thread_id, content, message.sender, message.metadata)
         return replace(message, content=content)
+
+    async def fitted(self, given: object, *, blank: bool = False) -> Content:
+        """Return what a message may carry of a content, and store beside it what is too large for it.
+
+        Raises:
+            MalformedInput: it is none, or (unless `blank` ones are taken) it is blank. TooLarge.
+        """
+        if not isinstance(given, str) and not (
+            isinstance(given, tuple) and all(isinstance(part, Part) for part in given)
+        ):
+            raise MalformedInput(f"a {type(given).__name__} is no content; give a text, or a tuple of Text and Image")
+        content, blobs = fit(given)
+        if not blank and is_blank(content):
+            raise MalformedInput("the text is blank")
+        if blobs:
+            await self.store.put([], self._clock.now(), blobs=blobs)
+        return content
 
     def _config(
         self,
@@ -544,7 +561,7 @@ class AgentSystem(AuditsThreads, HandlesEffects, MovesTrees):
         head = Head(name, self._ids.salt(), digest, metadata=given)
         return NewThread(name, config.tenant, encode_head(head), digest, body, self._clock.now())
 
-    async def command(self, thread_id: str, command: Command) -> None:
+    async def command(self, thread_id: str, command: Command | Drop | Edit) -> None:
         """Steer a thread as an operator; durable when it returns.
 
         Raises:

@@ -141,7 +141,7 @@ async def _look_at(store: Store, row: ThreadRow) -> Seen:
     head, log = decode_head(row.head).head, await store.read_log(row.thread_id)
     items = [item for entry in log for item in decode_page(entry.page)]
     inbox, effects = await store.read_inbox(row.thread_id), await store.read_effects(row.thread_id)
-    return Seen(head, log, items, inbox, effects, await chain_start(store, head.link))
+    return Seen(head, log, items, inbox, effects, await chain_start(store, head.base))
 
 
 class Life:

@@ -6,8 +6,8 @@ import threading
 import msgspec
 import pytest
 
-from hibernaut.engine.local import LOOK_EVERY
-from hibernaut.engine.slice import INLINE_GRACE
+from hibernaut.engine.interruptions import LOOK_EVERY
+from hibernaut.engine.streams import INLINE_GRACE
 from hibernaut.errors import AlreadyAnswered, StoreBusy, TokenRefused, ToolError
 from hibernaut.kernel.limits import ThreadOptions
 from hibernaut.kernel.waiting import STILL_RUNNING

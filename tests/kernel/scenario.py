@@ -21,7 +21,7 @@ from hibernaut.kernel.compaction import (
     take_summary,
     task_of,
 )
-from hibernaut.kernel.draft import Draft
+from hibernaut.kernel.draft import Draft, Found
 from hibernaut.kernel.ending import NOT_RUN, STOPPED, WOKEN
 from hibernaut.kernel.fold import (
     Failure,
@@ -369,8 +369,7 @@ class Thread:
             self.now,
             self.family(),
             self.authority,
-            self.authorities,
-            self.misfits,
+            Found(self.authorities, self.misfits),
         )
 
     def family(self) -> int:
@@ -380,9 +379,8 @@ class Thread:
     def _work_out(self, inputs: list[Delivered], reaction: Reaction | None, summary: str) -> SliceCommit:
         loaded = self.loaded()
         family = self.family()
-        draft = prepare(
-            loaded.head, inputs, self.options, self.now, family, self.authority, self.authorities, self.misfits
-        )
+        found = Found(self.authorities, self.misfits)
+        draft = prepare(loaded.head, inputs, self.options, self.now, family, self.authority, found)
         asked = Asked()
         if (draft.compacting or (summary and draft.wants_completion)) and self._compact(draft, summary):
             draft.now = self.now + self.thinking
@@ -445,6 +443,8 @@ class Thread:
                 self.fates[name] = Disposition(fate)
         for name in commit.consumed:
             del self.inbox[name]
+        for message in commit.rewritten:
+            self.inbox[message.message_id].data = encode_input(message)
         for name in commit.dropped:
             letter = self.inbox.pop(name, None)
             assert letter is None or isinstance(letter.content, Timer)

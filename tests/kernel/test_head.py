@@ -11,6 +11,7 @@ from hibernaut.kernel.head import (
     Call,
     Child,
     Extra,
+    Fork,
     Head,
     Link,
     Pending,
@@ -154,13 +155,24 @@ def test_every_field_of_the_golden_head_says_something() -> None:
     head = full_head()
     new = Head("", b"", b"")
     same = [name for name in Head.__struct_fields__ if getattr(head, name) == getattr(new, name)]
-    assert same == ["format", *LATER]
+    assert same == ["format", *LATER, "fork"]  # a thread has a link or a fork
 
 
 def test_the_stored_form_of_what_came_later_does_not_change() -> None:
     head = Head("t", b"", b"", calls={"c": Call("c", "watch", event_schema=b"\x01", since=7)}, worked=1_500)
     assert encode_head(head).hex() == GOLDEN_LATER
     assert decode_head(bytes.fromhex(GOLDEN_LATER)).head == head
+
+
+def test_the_stored_form_of_a_fork_does_not_change() -> None:
+    head = Head("t", b"salt", b"config", fork=Fork("above", 5, 3, Summary(4, 2, 9)))
+    stored = encode_head(head)
+    assert stored.hex() == (
+        "de0004a97468726561645f6964a174a473616c74c40473616c74a6636f6e666967c406636f6e666967a4666f726b84a66f72"
+        "6967696ea561626f7665a776657273696f6e05a56974656d7303a773756d6d61727983a776657273696f6e04a46b65707402a6636f7665727309"
+    )
+    assert decode_head(stored).head == head
+    assert (head.base, full_head().base) == (head.fork, full_head().link)
 
 
 def test_a_head_that_was_only_created_has_no_more_than_its_own() -> None:

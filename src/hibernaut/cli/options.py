@@ -105,6 +105,19 @@ instructions = click.option(
     "--instructions", type=Instructions(), default="", metavar="TEXT|@FILE", help="What a new agent is told to be."
 )
 
+
+def _decoded(_ctx: click.Context, _param: click.Parameter, value: str) -> str:
+    return decoded(value)
+
+
+reason = click.option(
+    "--reason",
+    default="",
+    metavar="TEXT",
+    callback=_decoded,
+    help="Why; the receipt keeps it, and whoever looks at the thread reads it.",
+)
+
 json_lines = click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line, and nothing else.")
 
 

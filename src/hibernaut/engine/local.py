@@ -8,11 +8,12 @@ import msgspec
 
 from hibernaut.clock import Clock
 from hibernaut.engine.core import Engine
+from hibernaut.engine.interruptions import LOOK_EVERY, Interruptions
 from hibernaut.engine.live import LiveFeed
 from hibernaut.engine.servers import Remote
 from hibernaut.engine.workers import Workers
 from hibernaut.errors import StoreError
-from hibernaut.messages.inputs import USER, Command, Delivered, UserText
+from hibernaut.messages.inputs import USER
 from hibernaut.models.protocol import ModelSource
 from hibernaut.stores.protocol import DEAD_AFTER, Claim, Owner, Store
 from hibernaut.tools.tool import AnyTool
@@ -25,9 +26,6 @@ MAX_SLICES = 512
 UPKEEP_EVERY = DEAD_AFTER // 5
 """Milliseconds between two signs of life."""
 
-LOOK_EVERY = 100
-"""Milliseconds between two looks at whether another process wrote to the store."""
-
 LONGEST_NAP = 30_000
 """Milliseconds that the engine sleeps at most: after a suspend, threads wake at most so late."""
 
@@ -39,9 +37,6 @@ REST_AFTER = 1_000
 
 DRAIN = 10_000
 """Milliseconds that a graceful stop leaves to running slices."""
-
-
-_INTERRUPTING = ("stop", "close", "park")
 
 
 class _Slice(msgspec.Struct, eq=False):
@@ -86,7 +81,7 @@ class LocalEngine:
         self._only = only
         self._remote = remote
         self._slices: dict[str, _Slice] = {}
-        self._poked: set[str] = set()
+        self._interruptions: Interruptions | None = None
         self._worked = 0
         self._wake = asyncio.Event()
         self._quiet = asyncio.Event()
@@ -112,6 +107,13 @@ class LocalEngine:
         """Begin a graceful stop."""
         self._stopping.set()
         self._wake.set()
+
+    @property
+    def interruptions(self) -> Interruptions:
+        """What stops completions."""
+        if self._interruptions is None:
+            raise RuntimeError("the engine does not run")
+        return self._interruptions
 
     async def wait_quiet(self) -> None:
         """Return when no slice and no tool runs and no thread is ready."""
@@ -142,6 +144,7 @@ class LocalEngine:
                     on_rest=self._wake.set,
                     remote=self._remote,
                 )
+                self._interruptions = Interruptions(self._store, self._engine.runner.streams, group)
                 await self._engine.upkeep()
                 await self._look_ahead()
                 upkeep = [group.create_task(self._keep_up()), group.create_task(self._look_around())]
@@ -197,20 +200,19 @@ class LocalEngine:
             if lost is not None and lost.task is not None:
                 lost.task.cancel()
                 await asyncio.wait([lost.task])
-            await self.engine.slice(one.claim, self._streaming)
+            await self.engine.slice(one.claim, self.interruptions.streaming)
         finally:
             one.task = None
             if self._slices.get(thread_id) is one:
                 del self._slices[thread_id]
-            self._poked.discard(thread_id)
+            self.interruptions.forget(thread_id)
             self._wake.set()
 
     def _hint(self, thread_id: str, urgency: int) -> None:
         if thread_id not in self._slices:
             self._wake.set()
         elif urgency == USER:
-            self._poked.add(thread_id)
-            self._streaming(thread_id)
+            self.interruptions.poke([thread_id])
 
     async def _wind_down(self, group: asyncio.TaskGroup) -> None:
         if self._slices:
@@ -226,27 +228,6 @@ class LocalEngine:
             self._slices.clear()
         self.engine.dispatcher.shut_down()
         await self.engine.dispatcher.join()
-
-    # Interrupting
-
-    def _streaming(self, thread_id: str) -> None:
-        """Look whether a thread that streams was spoken to since it was claimed, and whether that interrupts it."""
-        if self._group is not None and thread_id in self._poked and thread_id in self.engine.runner.streams:
-            self._poked.discard(thread_id)
-            self._group.create_task(self._interrupt_if_asked(thread_id))
-
-    async def _interrupt_if_asked(self, thread_id: str) -> None:
-        streams = self.engine.runner.streams
-        while (stream := streams.get(thread_id)) is not None:
-            try:
-                waiting = await self._store.read_inbox(thread_id)
-            except StoreError:
-                logger.exception("the inbox of thread %s could not be read", thread_id)
-                return
-            if streams.get(thread_id) is stream:  # otherwise it has ended meanwhile, and the answer may be out of date
-                if any(_interrupts(one) for one in waiting if one.message_id not in stream.inputs):
-                    stream.stop("interrupted")
-                return
 
     # Time
 
@@ -289,8 +270,7 @@ class LocalEngine:
             await self._clock.sleep(LOOK_EVERY)
             now = self._clock.now()
             runner = self.engine.runner
-            for stream in runner.streams.values():
-                stream.look(now)
+            self.interruptions.look(now)
             if self._slices:
                 self._worked = now
             elif now - self._worked > REST_AFTER:
@@ -304,13 +284,6 @@ class LocalEngine:
     async def _heed_others(self) -> None:
         self._wake.set()
         self._feed.moved_elsewhere()
-        self._poked.update(self.engine.runner.streams)
-        for thread_id in list(self.engine.runner.streams):
-            self._streaming(thread_id)
+        self.interruptions.poke(self._slices)
         await self.engine.dispatcher.heed_cancellations()
         await self._look_ahead()
-
-
-def _interrupts(delivered: Delivered) -> bool:
-    content = delivered.message.content if delivered.message else None
-    return isinstance(content, UserText) or (isinstance(content, Command) and content.action in _INTERRUPTING)

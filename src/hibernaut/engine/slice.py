@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -15,15 +15,17 @@ from hibernaut.engine.dispatcher import Dispatcher
 from hibernaut.engine.images import fit_images
 from hibernaut.engine.launches import Launch, Launches
 from hibernaut.engine.live import LiveFeed, LiveTurn
+from hibernaut.engine.streams import STALLED_AFTER, InlineWait, LiveStream, let_go
 from hibernaut.engine.transcripts import HotTranscript, Transcripts
 from hibernaut.engine.work import Work, work_for
 from hibernaut.errors import ConfigurationError, ModelError
 from hibernaut.kernel.commit import Disposition, Effect
 from hibernaut.kernel.compaction import Pressure, give_up
-from hibernaut.kernel.draft import Draft
+from hibernaut.kernel.draft import Draft, Found
 from hibernaut.kernel.fold import Failure, fold_failure, fold_interrupted, fold_turn, spawns
 from hibernaut.kernel.head import Head, decode_head
 from hibernaut.kernel.prepare import may_spawn, prepare
+from hibernaut.kernel.queue import about_queue
 from hibernaut.kernel.receipt import TurnCommit
 from hibernaut.kernel.seal import Asked, seal
 from hibernaut.kernel.turn import TurnBuffer
@@ -43,74 +45,6 @@ logger = logging.getLogger(__name__)
 
 MAX_TRIES = 5
 """Claims of a thread that may come to nothing in a row before it is parked."""
-
-INLINE_GRACE = 1_000
-"""Milliseconds that inline tools may take when somebody speaks meanwhile; then they are waited for like others."""
-
-STALLED_AFTER = 120_000
-"""Milliseconds without a piece of the answer after which a stream counts as broken."""
-
-
-Inputs = Sequence[tuple[str, Disposition]]
-"""The inputs that a round has taken, by message id, and what became of each."""
-
-
-class LiveStream:
-    """A completion that is under way, for those who may have to stop it."""
-
-    __slots__ = ("_answers", "_counted", "_moved", "_pieces", "_task", "reason")
-
-    def __init__(self, pieces: Sequence[StreamPiece], now: int, answers: Inputs) -> None:
-        self._task = asyncio.current_task()
-        self._answers = answers
-        self._pieces = pieces
-        self._counted = 0
-        self._moved = now
-        self.reason = ""
-
-    @property
-    def inputs(self) -> frozenset[str]:
-        """Message ids of the inputs that it answers: they do not interrupt it."""
-        return frozenset([name for name, _ in self._answers])
-
-    def look(self, now: int) -> None:
-        """Stop the stream if no piece has come for too long. To be called every now and then: a piece costs nothing."""
-        if len(self._pieces) != self._counted:
-            self._counted, self._moved = len(self._pieces), now
-        elif now - self._moved > STALLED_AFTER:
-            self.stop("stalled")
-
-    def stop(self, reason: str) -> None:
-        """End the stream: "interrupted" keeps its visible text, "stalled" is a failure."""
-        if not self.reason and self._task is not None:
-            self.reason = reason
-            self._task.cancel()
-
-    def was_stopped(self) -> bool:
-        """Take a cancellation of the stream's task back, if it was `stop` that made it and nobody else did too."""
-        return bool(self.reason) and self._task is not None and self._task.uncancel() == 0
-
-
-class InlineWait:
-    """Inline tools that a slice waits for, but not for long when somebody speaks to the thread meanwhile."""
-
-    __slots__ = ("_asked", "_scope", "_since", "inputs")
-
-    def __init__(self, scope: asyncio.Timeout, now: int, inputs: frozenset[str]) -> None:
-        self._scope = scope
-        self._since = now
-        self._asked = False
-        self.inputs = inputs
-
-    def look(self, now: int) -> None:
-        """Wait no longer if that was asked for and the tools have had their time. They go on beside the thread."""
-        if self._asked and now - self._since >= INLINE_GRACE:
-            self._asked = False
-            self._scope.reschedule(0)
-
-    def stop(self, _reason: str) -> None:
-        """Ask for an end of the wait."""
-        self._asked = True
 
 
 class _Round(msgspec.Struct):
@@ -186,15 +120,10 @@ class SliceRunner:
         rounds = launch.config.options.max_rounds
         for number in range(1, rounds + 1):
             started = self._clock.now()
-            # What is given up without its inputs must not depend on what may be what cannot be read.
-            checked = claim.tries <= MAX_TRIES + 1 and any(map(_is_event, inputs))
-            misfits = await self._gate.misfits(head.calls, inputs) if checked else {}
-            draft = _give_up(head, inputs, claim.tries, launch, started, misfits) if claim.tries > MAX_TRIES else None
+            found = await self._look_up(head, inputs) if claim.tries <= MAX_TRIES + 1 else Found()
+            draft = _give_up(head, inputs, claim.tries, launch, started, found) if claim.tries > MAX_TRIES else None
             family = await self._family(head) if any(map(_may_spawn, inputs)) else 0
-            wanted = await self._launches.authorities(head, inputs) if any(map(_authorizes, inputs)) else None
-            draft = draft or prepare(
-                head, inputs, launch.config.options, started, family, launch.authority, wanted, misfits
-            )
+            draft = draft or prepare(head, inputs, launch.config.options, started, family, launch.authority, found)
             self._expect(draft)
             one = _Round()
             if draft.wants_completion or (draft.compacting and head.status == "open"):
@@ -220,6 +149,19 @@ class SliceRunner:
             inputs = await self._store.take(claim, self._clock.now())
             if draft.reauthorized:
                 launch = await self._launches.get(head)
+
+    async def _look_up(self, head: Head, inputs: Sequence[Delivered]) -> Found:
+        """Look up what a round needs to know of its inputs."""
+        authorities = await self._launches.authorities(head, inputs) if any(map(_authorizes, inputs)) else {}
+        misfits = await self._gate.misfits(head.calls, inputs) if any(map(_is_event, inputs)) else {}
+        queued = await self._queued(head.thread_id, inputs) if any(map(_about_queue, inputs)) else {}
+        return Found(authorities, misfits, queued)
+
+    async def _queued(self, thread_id: str, inputs: Sequence[Delivered]) -> dict[str, Delivered]:
+        """Return what operators want to change of the messages that wait and were not handed over."""
+        wanted = set(map(_about_queue, inputs)) - {one.message_id for one in inputs}
+        waiting = await self._store.read_inbox(thread_id) if wanted else ()
+        return {one.message_id: one for one in waiting if one.message_id in wanted}
 
     async def _dispose_of_the_rest(self, draft: Draft) -> None:
         """Give what still waits in the inbox of a thread that ends its disposition; nobody will come for it."""
@@ -406,7 +348,8 @@ class SliceRunner:
         """Read the stream into `live.pieces`; return why it was stopped, "" if it was not."""
         thread_id, feed, received = live.thread_id, self._feed, live.pieces
         stream = self.streams[thread_id] = LiveStream(received, draft.now, draft.dispositions)
-        whole, pieces = False, None
+        whole = False
+        pieces: AsyncIterator[StreamPiece] | None = None
         try:
             pieces = model.stream(request)
             if streaming is not None:
@@ -415,7 +358,9 @@ class SliceRunner:
                 received.append(piece)
                 if feed.observers:
                     feed.moved(thread_id)
-            whole = True
+                if stream.reason:  # the provider swallowed the cancellation and goes on
+                    break
+            whole = not stream.reason
         except asyncio.CancelledError as error:
             if not stream.was_stopped():
                 if is_asked_to_end():
@@ -431,15 +376,14 @@ class SliceRunner:
             raise ModelDefect(f"{type(error).__name__}: {error}") from error
         finally:
             del self.streams[thread_id]
-            if not whole and pieces is not None and hasattr(pieces, "aclose"):
-                await pieces.aclose()
-        if whole and stream.reason:
-            stream.was_stopped()  # the provider swallowed the cancellation and went on
+            if not whole:
+                await let_go(pieces)
+        stream.was_stopped()
         return stream.reason
 
 
 def _give_up(
-    head: Head, inputs: Sequence[Delivered], tries: int, launch: Launch, now: int, misfits: Mapping[str, str]
+    head: Head, inputs: Sequence[Delivered], tries: int, launch: Launch, now: int, found: Found
 ) -> Draft | None:
     """Park a thread whose slices came to nothing, first with its inputs taken in, then (if that fails too) without."""
     if head.status != "open":
@@ -448,7 +392,7 @@ def _give_up(
         draft = Draft(head, launch.config.options, now)
         draft.dispose_all(inputs, Disposition.REFUSED)
     else:
-        draft = prepare(head, inputs, launch.config.options, now, authority=launch.authority, misfits=misfits)
+        draft = prepare(head, inputs, launch.config.options, now, authority=launch.authority, found=found)
     draft.park(f"{tries - 1} slices in a row came to nothing; the engine's log says why")
     return draft
 
@@ -460,6 +404,10 @@ def _is_event(delivered: Delivered) -> bool:
 def _authorizes(delivered: Delivered) -> bool:
     content = delivered.message.content if delivered.message else None
     return isinstance(content, Command) and content.action == "authorize"
+
+
+def _about_queue(arrived: Delivered) -> str:
+    return about_queue(arrived.message.content) if arrived.message else ""
 
 
 def _may_spawn(arrived: Delivered) -> bool:

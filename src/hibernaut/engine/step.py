@@ -11,6 +11,7 @@ import msgspec
 
 from hibernaut.clock import Clock
 from hibernaut.engine.core import Engine
+from hibernaut.engine.interruptions import LOOK_EVERY, Interruptions
 from hibernaut.engine.live import LiveFeed
 from hibernaut.engine.servers import Remote
 from hibernaut.errors import StoreError
@@ -78,23 +79,33 @@ class StepEngine:
                 keeps=False,
                 remote=self._remote,
             )
+            interruptions = Interruptions(self._store, engine.runner.streams, group)
+            looking = group.create_task(self._look_around(engine, interruptions))
             try:
-                await self._drive(engine, only)
+                await self._drive(engine, only, interruptions)
             except StoreError as error:
                 problem = error
                 await engine.dispatcher.join()
+            looking.cancel()
         await engine.leave()
         if problem is not None:
             raise problem
         next_due = await self._store.next_due(self._clock.now())
         return StepResult(tuple(outcomes), engine.runner.completions, next_due)
 
-    async def _drive(self, engine: Engine, only: Sequence[str] | None) -> None:
+    async def _look_around(self, engine: Engine, interruptions: Interruptions) -> None:
+        """Notice streams that stalled, and whether anybody has stopped a thread that streams, or spoken to it."""
+        while True:
+            await self._clock.sleep(LOOK_EVERY)
+            interruptions.poke(engine.runner.streams)
+            interruptions.look(self._clock.now())
+
+    async def _drive(self, engine: Engine, only: Sequence[str] | None, interruptions: Interruptions) -> None:
         await engine.upkeep()
         while True:
             claims = await self._store.claim(engine.owner, self._clock.now(), MAX_SLICES_AT_ONCE, threads=only)
             if claims:
-                await asyncio.gather(*[engine.slice(claim) for claim in claims])
+                await asyncio.gather(*[engine.slice(claim, interruptions.streaming) for claim in claims])
             elif engine.dispatcher.running:
                 await engine.dispatcher.join()
             else:

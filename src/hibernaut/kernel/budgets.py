@@ -29,7 +29,7 @@ def is_bounded(draft: Draft) -> bool:
 
 def grant_anew(head: Head) -> None:
     """Let a thread spend as much again."""
-    head.granted = _tokens(head)
+    head.granted = head.used
     head.begun = {}
     head.worked = 0
 
@@ -61,7 +61,7 @@ def spent_on(begun: Mapping[str, int]) -> str:
 def _budgets(draft: Draft) -> Iterator[_Budget]:
     head, authority = draft.head, draft.authority
     if tokens := least((draft.options.token_budget, authority.tokens)):
-        yield _Budget(f"the token budget of {tokens:,}", tokens, _tokens(head) - head.granted)
+        yield _Budget(f"the token budget of {tokens:,}", tokens, head.used - head.granted)
     if time := 1_000 * authority.seconds:
         yield _Budget(f"the working time of {duration(time)}", time, head.worked)
 
@@ -69,13 +69,9 @@ def _budgets(draft: Draft) -> Iterator[_Budget]:
 def _spending(draft: Draft) -> str:
     head = draft.head
     used = head.usage
-    said = [f"{_tokens(head):,} tokens used in all, {used.input:,} for prompts and {used.output:,} for answers"]
+    said = [f"{head.used:,} tokens used in all, {used.input:,} for prompts and {used.output:,} for answers"]
     if head.worked:
         said.append(f"worked {duration(head.worked)}")
     if head.begun:
         said.append(f"calls begun: {spent_on(head.begun)}")
     return "; ".join(said)
-
-
-def _tokens(head: Head) -> int:
-    return head.usage.input + head.usage.output

@@ -6,6 +6,7 @@ draft is real before it is sealed into a `SliceCommit` and a store has taken tha
 
 import hashlib
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 import msgspec
 
@@ -59,6 +60,29 @@ def word_of(call: Call) -> str:
     return f"cancelled:{call.id}"
 
 
+class Found(msgspec.Struct, frozen=True):
+    """What was looked up for the inputs of a round, since the rules look up nothing."""
+
+    authorities: Mapping[bytes, Judge] = {}
+    """What inputs may change the thread's authority to, by digest ("": its launch's)."""
+    misfits: Mapping[str, str] = {}
+    """What is wrong with events that do not fit the schemas of their subscriptions, by message id."""
+    queued: Mapping[str, Delivered] = {}
+    """Messages that operators want dropped or edited and that are not among the inputs, by their ids."""
+
+
+NOTHING_FOUND: Final = Found()
+
+
+class Edits(msgspec.Struct):
+    """What operators have changed in messages that wait."""
+
+    messages: dict[str, InputMessage] = {}
+    """What they are now, by their ids."""
+    digests: list[tuple[str, bytes, bytes]] = []
+    """The id of each, and the digests of what it said before and of what it says now."""
+
+
 class Draft:
     """A round being worked out. `head` is the draft's own and is changed in place.
 
@@ -66,7 +90,6 @@ class Draft:
     """
 
     __slots__ = (
-        "authorities",
         "authority",
         "blobs",
         "blocked",
@@ -76,12 +99,13 @@ class Draft:
         "deferred",
         "dispositions",
         "dropped",
+        "edits",
         "effects",
         "events",
         "family",
+        "found",
         "head",
         "items",
-        "misfits",
         "notes",
         "now",
         "open_before",
@@ -91,6 +115,7 @@ class Draft:
         "provenance",
         "queueing",
         "reauthorized",
+        "resumed_by",
         "retrying",
         "settled",
         "spawned",
@@ -104,20 +129,22 @@ class Draft:
         self.now = now
         self.authority = OPEN
         """What the thread may do."""
-        self.authorities: Mapping[bytes, Judge] = {}
-        """What inputs may change that to."""
+        self.found = NOTHING_FOUND
+        """What was looked up for the inputs."""
         self.items: list[Item] = []
         self.dispositions: list[tuple[str, Disposition]] = []
         self.provenance: dict[str, Entry] = {}
         """Where inputs came from, by message id, as far as their ids do not say so."""
         self.notes: dict[str, str] = {}
         """What there is to say of events, by message id: why one is refused, or that others are missing before it."""
-        self.misfits: Mapping[str, str] = {}
-        """What is wrong with events that do not fit their schemas, by message id."""
         self.warned: set[str] = set()
         """Subscriptions of which people are told that an event was refused."""
         self.deferred: list[tuple[str, int]] = []
         self.dropped: list[str] = []
+        self.edits = Edits()
+        """What operators have changed in messages that wait."""
+        self.resumed_by = ""
+        """The input that lets a stopped or parked thread go on."""
         self.effects: list[Effect] = []
         self.blobs: list[Blob] = []
         self.outgoing: list[Outgoing] = []

@@ -102,7 +102,7 @@ def _outside(call: Call, event: Event, arrived: Delivered) -> Outside | None:
 
 def _why_not(draft: Draft, call: Call, event: Event, arrived: Delivered) -> InputRefused | None:
     refusal = refusal_of(draft.authority, call, size_of(event.content), arrived.accepted)
-    problems = draft.misfits.get(arrived.message_id, "")
+    problems = draft.found.misfits.get(arrived.message_id, "")
     return EventMisfit(call.tool, problems) if refusal is None and problems else refusal
 
 

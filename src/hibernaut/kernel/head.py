@@ -5,7 +5,7 @@ arguments, timers, usage, the digests. It is a msgpack map; what a newer version
 written back as it was.
 """
 
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import msgspec
 
@@ -118,9 +118,27 @@ class Link(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.stack[-1]
 
     @property
+    def origin(self) -> str:
+        """The thread whose history it inherits: its parent."""
+        return self.stack[-1]
+
+    @property
     def root(self) -> str:
         """The thread at the top of the tree."""
         return self.stack[0]
+
+
+class Fork(msgspec.Struct, frozen=True, omit_defaults=True):
+    """With which thread a root shares the beginning of its history, and how much of that."""
+
+    origin: str
+    version: int = 0
+    """It shares the pages up to this head version,"""
+    items: int = 0
+    """and so many items of the page after that."""
+    summary: Summary | None = None
+    """What stands for the beginning of that."""
+    fresh: ClassVar[bool] = False
 
 
 class Child(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -231,6 +249,18 @@ class Head(msgspec.Struct, omit_defaults=True):
     """Milliseconds that its rounds have taken so far, where the authority bounds that."""
     toolsets: dict[str, bytes] = {}
     """What each tool server has for this tree: SHA-256 of its manifest, a blob, by the server's name."""
+    fork: Fork | None = None
+    """With whose history that of a root begins."""
+
+    @property
+    def used(self) -> int:
+        """Tokens used so far, prompts and answers together."""
+        return self.usage.input + self.usage.output
+
+    @property
+    def base(self) -> Link | Fork | None:
+        """What its history begins with that is another thread's."""
+        return self.link or self.fork
 
 
 def living(head: Head) -> dict[str, Child]:

@@ -4,27 +4,30 @@
 draft that says whether the model must be asked.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from hibernaut.kernel import questions
 from hibernaut.kernel.authority import OPEN, Judge
-from hibernaut.kernel.budgets import grant_anew, park_if_spent
+from hibernaut.kernel.budgets import park_if_spent
+from hibernaut.kernel.commands import command, resume, resumes, settle
 from hibernaut.kernel.commit import Disposition
 from hibernaut.kernel.dispatch import dispatch
-from hibernaut.kernel.draft import Draft, word_of
-from hibernaut.kernel.ending import NOT_RUN, WOKEN, close, stop
+from hibernaut.kernel.draft import NOTHING_FOUND, Draft, Found, word_of
+from hibernaut.kernel.ending import NOT_RUN, WOKEN
 from hibernaut.kernel.event_intake import take_event, take_expiry
 from hibernaut.kernel.family import end_if_done, hear_parent, hear_report
 from hibernaut.kernel.head import Call, Head
 from hibernaut.kernel.limits import ThreadOptions
 from hibernaut.kernel.provenance import call_named_by
-from hibernaut.kernel.subscriptions import confirm, set_end
+from hibernaut.kernel.queue import change_queue
+from hibernaut.kernel.subscriptions import confirm
 from hibernaut.kernel.waiting import STILL_RUNNING, forget, grace_ends, must_wait, refuse, wake
 from hibernaut.messages.inputs import (
     Answer,
     Command,
     Delivered,
     Event,
+    Forked,
     InputContent,
     Orphaned,
     ParentMessage,
@@ -55,8 +58,7 @@ def prepare(
     now: int,
     family: int = 0,
     authority: Judge = OPEN,
-    authorities: Mapping[bytes, Judge] | None = None,
-    misfits: Mapping[str, str] | None = None,
+    found: Found = NOTHING_FOUND,
 ) -> Draft:
     """Fold inputs into a thread. The head is the caller's no more: the draft changes it in place.
 
@@ -65,17 +67,18 @@ def prepare(
     Results of open calls are applied first, then the rest in order, but no deadline before a result that is there; an
     event that must wait for an open call stays in the inbox for at most `options.event_grace`.
 
-    `authority` is what the thread may do, `authorities` what inputs may change that to, by digest ("": its launch's).
-    `misfits` says of events that do not fit the schemas of their subscriptions what is wrong, by message id.
+    `family` counts the threads below the root of its tree, `authority` is what the thread may do, `found` was looked up
+    for the inputs.
     """
     draft = Draft(head, options, now)
-    draft.family, draft.authority = family, authority
-    draft.authorities, draft.misfits = authorities or {}, misfits or {}
+    draft.family, draft.authority, draft.found = family, authority, found
     if head.status == "closed":
         draft.dispose_all(inputs, Disposition.CLOSED)
         return draft
-    if head.status != "open" and any(_resumes(arrived) for arrived in inputs):
-        _resume(draft)
+    inputs = change_queue(draft, inputs)
+    if head.status != "open" and (by := next((one for one in inputs if resumes(one, head.status)), None)):
+        draft.resumed_by = by.message_id
+        resume(draft, by)
     if len(inputs) == 1 and _take(draft, inputs[0]):
         pending: list[Delivered] = []
     else:
@@ -102,24 +105,6 @@ def prepare(
 def may_spawn(content: InputContent) -> bool:
     """Tell whether an input may make a child: an event that gets a thread of its own."""
     return isinstance(content, Event) and not content.associative
-
-
-def _resumes(arrived: Delivered) -> bool:
-    content = arrived.message.content if arrived.message else None
-    if isinstance(content, UserText):
-        return not is_blank(content.content)
-    return isinstance(content, Command) and content.action == "resume"
-
-
-def _resume(draft: Draft) -> None:
-    head = draft.head
-    draft.notice("resumed", f"was {head.status}")
-    head.status, head.reason = "open", ""
-    head.repeats = head.continuations = 0
-    head.repeated = b""
-    head.overflowed = False
-    grant_anew(head)
-    draft.forget_failures()
 
 
 def _precedence(head: Head, arrived: Delivered) -> int:
@@ -162,9 +147,9 @@ def _take(draft: Draft, arrived: Delivered) -> bool:
         if draft.head.status == "closed":
             disposition = Disposition.CLOSED
         elif isinstance(content, Command):
-            disposition = _command(draft, content)
+            disposition = command(draft, content, arrived)
         elif isinstance(content, Settlement):
-            disposition = _settlement(draft, content, arrived)
+            disposition = settle(draft, content, arrived)
         elif isinstance(content, UserText) and is_blank(content.content):
             disposition = Disposition.REFUSED
         elif draft.head.status != "open":
@@ -199,11 +184,11 @@ def _apply(draft: Draft, content: InputContent, arrived: Delivered) -> Dispositi
         return questions.answer(draft, content, arrived.accepted)
     if isinstance(content, Orphaned):
         return questions.orphan(draft, content)
-    if isinstance(content, Seed):
+    if isinstance(content, Seed | Forked):
         draft.items += content.items
-        draft.head.owes = True
+        draft.head.owes = isinstance(content, Seed) or content.owes
         return Disposition.ACCEPTED
-    return _settlement(draft, content, arrived) if isinstance(content, Settlement) else _command(draft, content)
+    return Disposition.STALE  # the decisions of operators do not come here
 
 
 def _user_text(draft: Draft, content: UserText) -> Disposition:
@@ -334,94 +319,6 @@ def _timer(draft: Draft, content: Timer, arrived: Delivered) -> Disposition | No
         draft.watch_repeats(call, expired, is_error=True)
     draft.release_results()
     return Disposition.ACCEPTED
-
-
-def _command(draft: Draft, content: Command) -> Disposition:
-    head = draft.head
-    if content.action == "resume":
-        if head.status != "open":  # it was stopped or parked by an input before this one
-            _resume(draft)
-        return Disposition.ACCEPTED
-    if content.action == "cancel":
-        call = head.calls.get(content.call_id)
-        if call is None or call.state in ("answered", "cancelled", "expired"):
-            return Disposition.STALE
-        _cancel(draft, call, f"an operator ({content.reason})" if content.reason else "an operator")
-        draft.release_results()
-        return Disposition.ACCEPTED
-    if content.action == "authorize":
-        return _authorize(draft, content)
-    if content.action == "park":
-        if head.status != "open":
-            return Disposition.STALE
-        draft.park(content.reason or "parked by an operator")
-        return Disposition.ACCEPTED
-    if content.action == "compact":
-        draft.compacting = head.status == "open"
-        if not draft.compacting:
-            draft.notice("compaction_failed", f"the thread is {head.status}; resume it, then compact it")
-        return Disposition.ACCEPTED if draft.compacting else Disposition.STALE
-    if content.action == "close":
-        close(draft, content.reason)
-    elif head.status == "stopped":
-        return Disposition.STALE
-    else:
-        stop(draft, content.reason)
-    return Disposition.ACCEPTED
-
-
-def _authorize(draft: Draft, content: Command) -> Disposition:
-    """Change what the thread may do, for all that comes after."""
-    if content.authority not in draft.authorities:
-        draft.notice("refused", "the authority that it should have is not in the store")
-        return Disposition.REFUSED
-    draft.head.authority, draft.authority = content.authority, draft.authorities[content.authority]
-    draft.reauthorized = True
-    for call in draft.head.calls.values():
-        if call.since:
-            set_end(draft, call)
-    draft.notice("authority", content.reason)
-    return Disposition.ACCEPTED
-
-
-def _settlement(draft: Draft, content: Settlement, arrived: Delivered) -> Disposition | None:
-    """Answer a call as an operator says; it is remembered, so that its own result is shown should it come."""
-    head = draft.head
-    call = head.calls.get(content.call_id)
-    if call is None or call.mode == "rest":
-        return Disposition.STALE
-    is_open = call.state == "open" and call.held is None and call.id in head.turn
-    if call.state != "detached" and not is_open:
-        return Disposition.STALE
-    if is_open:
-        draft.hold(call, content.content, is_error=content.is_error)
-    else:
-        if head.status == "open" and must_wait(draft, arrived):
-            return None
-        wake(draft)
-        draft.drop_timer(call)
-        draft.inject(call, content.content, "late_result", is_error=content.is_error)
-    draft.settled.append(call.id)
-    call.approval = ""
-    draft.remember(call, "expired")
-    why = f": {content.reason}" if content.reason else ""
-    draft.notice("settled", f"{call.tool} {call.id} was answered by {content.user or 'an operator'}{why}")
-    draft.release_results()
-    return Disposition.ACCEPTED
-
-
-def _cancel(draft: Draft, call: Call, who: str) -> None:
-    if call.state == "queued" or (call.approval and call.state == "open"):
-        call.approval = ""
-        draft.answer(call, f"Not run: cancelled by {who}.", is_error=True)
-    elif call.mode == "rest":
-        draft.answer(call, f"Woken early by {who}.")
-    elif call.state == "open" and call.held is None:
-        draft.end_work(call, "cancelled", f"Cancelled by {who}. It is unknown how far it got.")
-    else:
-        draft.tell_later(call, f"Cancelled by {who}. It is unknown how far it got.")
-        draft.forget_work(call, "cancelled")
-        draft.notice("cancelled", f"{call.tool} {call.id} was cancelled by {who}")
 
 
 def _leave(draft: Draft, arrived: Delivered) -> None:

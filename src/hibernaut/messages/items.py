@@ -157,7 +157,7 @@ class NoticeItem(_Item, frozen=True, tag="n"):
 
     `kind` is one of: "retry", "parked", "stopped", "resumed", "closed", "title", "empty_turn", "truncated",
     "cancelled", "refused", "compacting", "compaction_failed", "server_down", "tool_refused",
-    "authority", "settled".
+    "authority", "settled", "dropped", "edited".
     """
 
     kind: str

@@ -49,6 +49,12 @@ class ThreadRecord(_Record, frozen=True, tag="thread"):
     head: bytes
 
 
+class ForkRecord(_Record, frozen=True, tag="fork"):
+    """The thread is a fork: its history begins with a part of this one's, which is not carried along."""
+
+    origin: str
+
+
 class CommitRecord(_Record, frozen=True, tag="commit"):
     """One commit of the thread, as it stands in its log."""
 
@@ -107,7 +113,15 @@ class BlobRecord(_Record, frozen=True, tag="blob"):
 
 
 Record = (
-    ThreadRecord | CommitRecord | MessageRecord | KnownRecord | EffectRecord | ViewRecord | ConfigRecord | BlobRecord
+    ThreadRecord
+    | ForkRecord
+    | CommitRecord
+    | MessageRecord
+    | KnownRecord
+    | EffectRecord
+    | ViewRecord
+    | ConfigRecord
+    | BlobRecord
 )
 
 _record_decoder: msgspec.msgpack.Decoder[Record] = msgspec.msgpack.Decoder(Record)
@@ -165,6 +179,7 @@ class ThreadContents(msgspec.Struct):
     """A thread, and what belongs to it."""
 
     thread: ThreadRecord
+    fork_of: str = ""
     commits: list[CommitRecord] = []
     messages: list[MessageRecord] = []
     known: set[bytes] = set()
@@ -219,8 +234,12 @@ def contents_of(records: Iterable[Record], reissue: Collection[str] = ()) -> Tre
     return tree
 
 
-def _add(contents: ThreadContents, record: CommitRecord | MessageRecord | KnownRecord | ViewRecord) -> None:
-    if isinstance(record, CommitRecord):
+def _add(
+    contents: ThreadContents, record: ForkRecord | CommitRecord | MessageRecord | KnownRecord | ViewRecord
+) -> None:
+    if isinstance(record, ForkRecord):
+        contents.fork_of = record.origin
+    elif isinstance(record, CommitRecord):
         contents.commits.append(record)
     elif isinstance(record, MessageRecord):
         contents.messages.append(record)
@@ -290,6 +309,13 @@ def check_rest(thread_id: str, performed: Sequence[tuple[str, str]], inbox: Iter
             f"for thread {thread_id!r} something is at work in an engine: {', '.join(working)}; wait until it is done, "
             "or stop that engine"
         )
+
+
+def no_origin(thread_id: str, origin: str) -> MalformedInput:
+    """Return the error for a fork without the thread whose history it begins with."""
+    return MalformedInput(
+        f"thread {thread_id!r} is a fork of {origin!r}, which this tenant does not have here; import that one before it"
+    )
 
 
 def not_frozen(thread_id: str) -> NotAtRest:

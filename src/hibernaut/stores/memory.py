@@ -11,7 +11,7 @@ import heapq
 import os
 import secrets
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
 from operator import attrgetter
@@ -55,6 +55,9 @@ _SLACK = 64
 
 _Entry = tuple[int, int, Thread]
 """Moment or rank, ticket, thread."""
+
+_Made = tuple[Thread, bytes, bytes, str, str]
+"""A new thread; digest and body of its configuration; its parent; what it is a fork of."""
 
 
 class MemoryStore(MemoryBeside, MemoryMoves):
@@ -141,6 +144,7 @@ class MemoryStore(MemoryBeside, MemoryMoves):
         if commit.asking or self._asking:
             self._ask(thread, commit.asking)
         thread.updated = at
+        _rewrite(inbox, commit.rewritten)
         thread.inbox = changed(thread.inbox, found, inbox, deferred)
         if learned or forgotten:
             self._learn(thread, learned, forgotten)
@@ -330,8 +334,10 @@ class MemoryStore(MemoryBeside, MemoryMoves):
     async def close(self) -> None:
         """Do nothing: what is kept stays for whoever still holds the store."""
 
-    def _add(self, made: Iterable[tuple[Thread, bytes, bytes, str]], tenant: str | None = None) -> None:
-        for thread, digest, config, parent in made:
+    def _add(self, made: Iterable[_Made], tenant: str | None = None) -> None:
+        for thread, digest, config, parent, fork_of in made:
+            if fork_of and not self._has_origin(fork_of, thread.tenant):
+                continue
             if self._threads.setdefault(thread.thread_id, thread) is thread:
                 self._bytes += len(thread.head)
                 thread.token = self._first_token
@@ -341,6 +347,8 @@ class MemoryStore(MemoryBeside, MemoryMoves):
                 if parent in self._threads and parent != thread.thread_id:
                     thread.tenant = self._threads[parent].tenant
                     self._trees.add(thread.thread_id, parent)
+                if fork_of:
+                    self._trees.add_fork(thread.thread_id, fork_of)
 
     def _restored(self, record: ThreadRecord, inbox: Sequence[tuple[MessageRecord, InputMessage]]) -> Thread:
         letters = [Letter(message, one.accepted, one.due, one.urgency, one.deferred) for one, message in inbox]
@@ -543,13 +551,19 @@ def _exact(data: bytes) -> bytes:
     return memoryview(data).tobytes()
 
 
-def _new(new: NewThread) -> tuple[Thread, bytes, bytes, str]:
+def _new(new: NewThread) -> _Made:
     thread = Thread(new.thread_id, sys.intern(new.tenant), _exact(new.head), new.created, new.created)
-    return thread, new.config, _exact(new.config_body), new.parent
+    return thread, new.config, _exact(new.config_body), new.parent, new.fork_of
 
 
 def _letter(message: InputMessage, now: int, due: int) -> tuple[Letter, bytes]:
     return Letter(message, now, due or now, urgency(message.content)), _digest(message.message_id)
+
+
+def _rewrite(inbox: Mapping[str, Letter], messages: Iterable[InputMessage]) -> None:
+    for message in messages:
+        if message.message_id in inbox:
+            inbox[message.message_id].message = message
 
 
 def _is_current(entry: _Entry) -> bool:

@@ -14,6 +14,7 @@ from hibernaut.stores.archive import (
     CommitRecord,
     ConfigRecord,
     EffectRecord,
+    ForkRecord,
     MessageRecord,
     Record,
     ThreadContents,
@@ -24,6 +25,7 @@ from hibernaut.stores.archive import (
     contents_of,
     decode_effect,
     digest_of,
+    no_origin,
     not_frozen,
     packed_known,
 )
@@ -110,6 +112,9 @@ class MemoryMoves(MemoryTrees):
         for name in tree.names:
             if name in self._threads:
                 raise ThreadExists(name)
+        for one in tree.threads:
+            if one.fork_of and not self._has_origin(one.fork_of, one.thread.tenant):
+                raise no_origin(one.thread.thread_id, one.fork_of)
         made = [
             (contents, self._restored(contents.thread, _readable(contents)), list(map(decode_effect, contents.effects)))
             for contents in tree.threads
@@ -165,6 +170,8 @@ class MemoryMoves(MemoryTrees):
                 self._asking.get(thread.thread_id, 0),
                 thread.head,
             )
+            if origin := self._trees.origin(thread.thread_id):
+                yield ForkRecord(origin)
             log = reversed(list(self._arena.back(thread.log)))
             yield from (CommitRecord(version, *parts) for version, parts in enumerate(log, 1))
             for letter in thread.inbox or ():
@@ -189,6 +196,8 @@ class MemoryMoves(MemoryTrees):
         thread.owner, thread.token = FROZEN, self._first_token
         if record.parent:
             self._trees.add(name, record.parent)
+        if contents.fork_of:
+            self._trees.add_fork(name, contents.fork_of)
         self._set_status(thread, record.status)
         self._ask(thread, record.asking)
         for commit in contents.commits:

@@ -169,7 +169,8 @@ class Store(Protocol):
         """Make the threads that do not exist yet, then put the messages, all in one transaction.
 
         A thread that exists already is left as it is (its tenant too). One whose parent is there belongs to its
-        parent's tree and tenant; a parent that is not there is none.
+        parent's tree and tenant; a parent that is not there is none. A fork of a thread that is not there, or is
+        another tenant's, is not made.
         """
         ...
 
@@ -211,7 +212,7 @@ class Store(Protocol):
         ...
 
     async def commit(self, claim: Claim, commit: SliceCommit, *, keep: bool = False) -> None:
-        """Apply a round: head, page, receipt, consumed, deferred, dropped, spawned, outgoing, effects, settled, blobs.
+        """Apply a round: head, page, receipt, what becomes of messages, spawned, outgoing, effects, settled, blobs.
 
         Effects become `pending` rows owned by the claiming engine. Unless `keep`, the claim ends; with `keep` it goes
         on (with the new version). The thread's tries are set to 0 (1 with `keep`).
@@ -327,6 +328,10 @@ class Store(Protocol):
         """Return a root and all its descendants in the order they were made; `living`: without the closed ones."""
         ...
 
+    async def read_forks(self, root: str) -> list[str]:
+        """Return the threads that are forks of those in a tree, in the order they were made."""
+        ...
+
     async def count_living(self, root: str) -> int:
         """Return how many descendants of a root are not closed. Cheap: it is asked before a thread is made."""
         ...
@@ -362,7 +367,7 @@ class Store(Protocol):
 
         Raises:
             ThreadExists: one of its threads is there. Nothing was written.
-            MalformedInput: it is not whole. Nothing was written.
+            MalformedInput: it is not whole, or a fork of what is not there. Nothing was written.
         """
         ...
 
@@ -374,14 +379,17 @@ class Store(Protocol):
 
         Blobs and configurations go too, unless what is left refers to them. A claim on one of the threads is lost. A
         thread that is made again under one of the names starts from nothing. What is no root is left as it is.
+
+        Raises:
+            HasForks: others share the history of one of its threads. Nothing was written.
         """
         ...
 
     async def prune(self, before: int, *, tenant: str | None = None) -> int:
         """Remove what is over: threads that are closed and were last updated before that moment; return how many.
 
-        Each goes only with all its descendants, of which none may be open, be younger, or have a question or an
-        effect left; and under a closed root all go together, or none.
+        Each goes only with all its descendants, of which none may be open, be younger, or have a question, an effect
+        or a fork left; and under a closed root all go together, or none.
         """
         ...
 

@@ -158,6 +158,9 @@ class FaultyStore:
     async def read_tree(self, root: str, *, living: bool = False) -> list[ThreadRow]:
         return await self._perform("read_tree", lambda: self._inner.read_tree(root, living=living))
 
+    async def read_forks(self, root: str) -> list[str]:
+        return await self._perform("read_forks", lambda: self._inner.read_forks(root))
+
     async def count_living(self, root: str) -> int:
         return await self._perform("count_living", lambda: self._inner.count_living(root))
 

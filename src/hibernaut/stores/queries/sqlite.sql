@@ -16,8 +16,8 @@ SELECT id, lane, version, status, continues FROM thread WHERE thread_id = ?1 AND
 SELECT id, coalesce(root, id), tenant FROM thread WHERE thread_id = ?1;
 
 -- name: add_thread
-INSERT INTO thread (thread_id, tenant, created, updated, parent, root, token)
-VALUES (?1, ?2, ?3, ?3, ?4, ?5, (SELECT token FROM deleted)) ON CONFLICT DO NOTHING RETURNING id;
+INSERT INTO thread (thread_id, tenant, created, updated, parent, root, fork_of, token)
+VALUES (?1, ?2, ?3, ?3, ?4, ?5, ?6, (SELECT token FROM deleted)) ON CONFLICT DO NOTHING RETURNING id;
 
 -- name: add_head
 INSERT INTO head (thread, head) VALUES (?1, ?2);
@@ -54,6 +54,10 @@ DELETE FROM known WHERE thread = ?1 AND digest = ?2;
 
 -- name: defer_message
 UPDATE inbox SET rank = rank - due + ?4, due = ?4, deferred = 1
+WHERE place = (SELECT place FROM known WHERE thread = ?1 AND digest = ?2) AND message_id = ?3;
+
+-- name: rewrite_message
+UPDATE inbox SET body = ?4
 WHERE place = (SELECT place FROM known WHERE thread = ?1 AND digest = ?2) AND message_id = ?3;
 
 -- name: moments
@@ -333,6 +337,9 @@ SELECT id FROM thread WHERE root = ?1 ORDER BY id;
 -- name: living_descendants
 SELECT id FROM thread WHERE root = ?1 AND status < 3 ORDER BY id;
 
+-- name: forks
+SELECT thread_id FROM thread WHERE fork_of IN carray(?1) ORDER BY id;
+
 -- name: count_living
 SELECT count(*) FROM thread WHERE root = (SELECT id FROM thread WHERE thread_id = ?1) AND status < 3;
 
@@ -343,10 +350,12 @@ SELECT DISTINCT coalesce(root, id) FROM thread WHERE status = 3 AND updated < ?1
 -- Whether each is closed, and whether it might go.
 SELECT id, parent, status = 3, status = 3 AND updated < ?2 AND asking = 0
     AND NOT EXISTS (SELECT 1 FROM outbox WHERE outbox.thread = thread.id)
+    AND NOT EXISTS (SELECT 1 FROM thread AS fork WHERE fork.fork_of = thread.id)
 FROM thread WHERE id = ?1
 UNION ALL
 SELECT id, parent, status = 3, status = 3 AND updated < ?2 AND asking = 0
     AND NOT EXISTS (SELECT 1 FROM outbox WHERE outbox.thread = thread.id)
+    AND NOT EXISTS (SELECT 1 FROM thread AS fork WHERE fork.fork_of = thread.id)
 FROM thread WHERE root = ?1
 ORDER BY 1;
 
@@ -448,7 +457,8 @@ SELECT thread_id FROM thread WHERE id IN carray(?1) AND lane IS NOT -2 ORDER BY 
 SELECT effect FROM outbox WHERE thread = ?1 AND state = 1 AND engine NOT IN carray(?2) AND engine > 0 ORDER BY id;
 
 -- name: export_threads
-SELECT id, thread_id, tenant, (SELECT thread_id FROM thread AS other WHERE other.id = thread.parent),
+SELECT id, (SELECT thread_id FROM thread AS other WHERE other.id = thread.fork_of),
+    thread_id, tenant, (SELECT thread_id FROM thread AS other WHERE other.id = thread.parent),
     (SELECT thread_id FROM thread AS other WHERE other.id = thread.root),
     created, updated, version, status, continues, asking, head
 FROM thread JOIN head ON head.thread = thread.id WHERE id IN carray(?1) ORDER BY id;
@@ -481,6 +491,9 @@ SELECT request_id FROM outbox WHERE request_id IN (SELECT CAST(value AS TEXT) FR
 INSERT INTO thread (
     thread_id, tenant, created, updated, version, status, continues, asking, parent, root, token, lane
 ) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, (SELECT token FROM deleted), -2) RETURNING id;
+
+-- name: set_fork
+UPDATE thread SET fork_of = ?2 WHERE id = ?1;
 
 -- name: import_message
 INSERT INTO inbox (place, due, rank, urgency, deferred, accepted, message_id, body)

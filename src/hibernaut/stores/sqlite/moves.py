@@ -13,6 +13,7 @@ from hibernaut.stores.archive import (
     CommitRecord,
     ConfigRecord,
     EffectRecord,
+    ForkRecord,
     MessageRecord,
     Record,
     ThreadContents,
@@ -22,6 +23,7 @@ from hibernaut.stores.archive import (
     bounded,
     check_rest,
     digest_of,
+    no_origin,
     not_frozen,
     packed_known,
 )
@@ -29,7 +31,7 @@ from hibernaut.stores.known import digest_of as message_digest
 from hibernaut.stores.protocol import URGENCY_PENALTY, EffectState
 from hibernaut.stores.references import digests_in
 from hibernaut.stores.sqlite.transaction import Transaction
-from hibernaut.stores.sqlite.transactions import NOBODY, NOWHERE, STATUSES, DeadFinder, reschedule
+from hibernaut.stores.sqlite.transactions import NOBODY, NOWHERE, STATUSES, DeadFinder, find_origin, reschedule
 from hibernaut.stores.sqlite.trees import contents, delete, members
 
 STATES: tuple[EffectState, ...] = ("pending", "sent", "accepted")
@@ -89,10 +91,12 @@ def delete_unchanged(tx: Transaction, root: str, digest: bytes) -> int:
 
 def _records(tx: Transaction, threads: Sequence[int]) -> Iterator[Record]:
     referred: set[bytes] = set()
-    for number, *facts in tx.rows("export_threads", (apsw.carray(array("q", threads)),)):
+    for number, fork_of, *facts in tx.rows("export_threads", (apsw.carray(array("q", threads)),)):
         thread_id, tenant, parent, root, created, updated, version, status, continues, asking, head = facts
         place, moments = (parent or "", root or ""), (created, updated)
         yield ThreadRecord(thread_id, tenant, *place, *moments, version, STATUSES[status], continues, asking, head)
+        if fork_of is not None:
+            yield ForkRecord(fork_of)
         yield from _commits(tx, number)
         for message_id, accepted, due, urgency, deferred, body in tx.rows("export_inbox", (number,)):
             yield MessageRecord(message_id, accepted, due, urgency, bool(deferred), body)
@@ -143,6 +147,10 @@ def _add(tx: Transaction, one: ThreadContents, numbers: dict[str, int]) -> None:
     moments = (record.created, record.updated)
     number: int = tx.first("import_thread", (record.thread_id, record.tenant, *moments, *state, *place))[0]
     numbers[record.thread_id] = number
+    if one.fork_of:
+        if (origin := find_origin(tx, one.fork_of, record.tenant)) is None:
+            raise no_origin(record.thread_id, one.fork_of)
+        tx.run("set_fork", (number, origin))
     tx.run("add_head", (number, record.head))
     for commit in one.commits:
         tx.run("add_commit", (number, commit.version, commit.page, commit.receipt))

@@ -201,6 +201,9 @@ class SqliteStore:
     async def read_tree(self, root: str, *, living: bool = False) -> list[ThreadRow]:
         return [_thread_row(row) for row in await self._read(lambda tx: trees.read_tree(tx, root, living=living))]
 
+    async def read_forks(self, root: str) -> list[str]:
+        return await self._read(lambda tx: trees.read_forks(tx, root))
+
     async def count_living(self, root: str) -> int:
         row = await self._read(lambda tx: tx.first("count_living", (root,)))
         return int(row[0])
@@ -326,6 +329,7 @@ def _digested(commit: SliceCommit) -> Digested:
         [(name, _digest(name)) for name in commit.consumed],
         [(name, _digest(name)) for name in commit.dropped],
         [(name, _digest(name), moment) for name, moment in commit.deferred],
+        [(one.message_id, _digest(one.message_id), encode_input(one)) for one in commit.rewritten],
         [_letter(out.message, at, out.due or at) for out in commit.outgoing],
         [(one.request_id, pack(one), one.call_id if one.kind == "cancel" else None) for one in commit.effects],
     )

@@ -77,6 +77,7 @@ class Digested(NamedTuple):
     consumed: Sequence[tuple[str, bytes]]
     dropped: Sequence[tuple[str, bytes]]
     deferred: Sequence[tuple[str, bytes, int]]
+    rewritten: Sequence[tuple[str, bytes, bytes]]
     letters: Sequence[Letter]
     effects: Sequence[tuple[str, bytes, str | None]]
     """Request id, the effect, and the call that it cancels."""
@@ -102,11 +103,20 @@ def put(tx: Transaction, letters: Sequence[Letter], blobs: Sequence[Blob]) -> li
 def _add(tx: Transaction, new: NewThread, tenant: str | None = None) -> None:
     above = tx.first("find_parent", (new.parent,)) if new.parent and new.parent != new.thread_id else None
     parent, root, tenant = above or (None, None, new.tenant if tenant is None else tenant)
-    made = tx.first("add_thread", (new.thread_id, tenant, new.created, parent, root))
+    origin = find_origin(tx, new.fork_of, tenant) if new.fork_of else None
+    if new.fork_of and origin is None:
+        return
+    made = tx.first("add_thread", (new.thread_id, tenant, new.created, parent, root, origin))
     if made:
         tx.run("add_head", (made[0], new.head))
         if new.config_body:
             tx.run("add_config", (new.config, new.config_body))
+
+
+def find_origin(tx: Transaction, fork_of: str, tenant: str) -> int | None:
+    """Return the number of the thread that one of this tenant's is a fork of; None if it has no such thread."""
+    found = tx.first("find_parent", (fork_of,))
+    return found[0] if found is not None and found[2] == tenant else None
 
 
 def _deliver(tx: Transaction, letter: Letter, *, sent: bool = False) -> Outcome:
@@ -282,6 +292,8 @@ def _change_inbox(tx: Transaction, thread: int, digested: Digested) -> None:
         tx.run("remove_message", (thread, digest, message_id))
         if tx.changes():
             tx.run("forget_message", (thread, digest))
+    for message_id, digest, body in digested.rewritten:
+        tx.run("rewrite_message", (thread, digest, message_id, body))
     for message_id, digest, moment in digested.deferred:
         tx.run("defer_message", (thread, digest, message_id, moment))
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import apsw
 
+from hibernaut.errors import HasForks
 from hibernaut.stores.references import digests_in, still_free
 from hibernaut.stores.sqlite.transaction import Transaction
 from hibernaut.stores.sqlite.transactions import CLOSED
@@ -53,9 +54,17 @@ def members(tx: Transaction, root: str) -> list[int]:
     return [] if found is None else [found[0], *(thread for (thread,) in tx.rows("descendants", (found[0],)))]
 
 
+def read_forks(tx: Transaction, root: str) -> list[str]:
+    """Return the forks of the threads in a tree, in the order they were made."""
+    threads = members(tx, root)
+    return [name for (name,) in tx.rows("forks", (apsw.carray(array("q", threads)),))] if threads else []
+
+
 def delete(tx: Transaction, root: str) -> int:
     """Remove a tree; return how many threads went."""
     threads = members(tx, root)
+    if forks := read_forks(tx, root):
+        raise HasForks(root, forks)
     return _remove(tx, threads) if threads else 0
 
 
