@@ -19,7 +19,7 @@ from hibernaut.engine.history import chain_start
 from hibernaut.errors import AlreadyAnswered, QuestionOver, StoreBusy
 from hibernaut.kernel.head import Head, decode_head
 from hibernaut.kernel.limits import ThreadOptions
-from hibernaut.messages.inputs import Command, Delivered, InputMessage, Timer
+from hibernaut.messages.inputs import Delivered, InputContent, InputMessage, Timer
 from hibernaut.messages.items import (
     CallItem,
     Item,
@@ -194,8 +194,8 @@ class Life:
         """Say something, again and again until it is accepted."""
         await _insist(lambda: self.system.send(THREAD, text, message_id=message_id))
 
-    async def order(self, message_id: str, command: Command) -> None:
-        """Steer the thread."""
+    async def order(self, message_id: str, command: InputContent) -> None:
+        """Steer the thread, or put anything else into its inbox."""
         message = InputMessage(message_id, THREAD, command, "operator")
         await _insist(lambda: self.system.store.put([message], self.clock.now()))
 
