@@ -1,17 +1,17 @@
 """A `ThreadHandle` talks to one thread of a system."""
 
 from collections import Counter
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Any
 
-from hibernaut.authorizing import authority_of, explain, keep
-from hibernaut.doors import refuse
+from hibernaut.authorizing import authority_of, explain, packed
 from hibernaut.engine.answering import OpenQuestion
 from hibernaut.engine.history import inherited_items
 from hibernaut.engine.trees import tree_events
 from hibernaut.errors import MalformedInput, ThreadClosed
 from hibernaut.kernel.authority import Authority, Judgement
+from hibernaut.kernel.commit import Blob
 from hibernaut.kernel.head import Head, Status, decode_head
 from hibernaut.kernel.receipt import Receipt, decode_receipt
 from hibernaut.messages.events import AgentEvent
@@ -45,13 +45,11 @@ class ThreadHandle:
         """Say something. Returns the message id; then it is stored. The same id twice is the same message.
 
         Raises:
-            MalformedInput: it is blank. TooLarge. ThreadClosed.
+            MalformedInput: it is blank. TooLarge. ThreadClosed. UnknownThread: it was deleted.
         """
         system = self._system
-        message = await system.user_message(self.thread_id, content, message_id, user, metadata)
-        (outcome,) = await system.store.put([message], system.clock.now())
-        refuse(outcome, self.thread_id)
-        return message.message_id
+        message, blobs = system.user_message(self.thread_id, content, message_id, user, metadata)
+        return await system.put(message, blobs)
 
     async def events(
         self, after: str = "", *, follow: bool = True, tree: bool = False
@@ -65,7 +63,9 @@ class ThreadHandle:
 
         Raises:
             MalformedInput: `after` is no cursor.
+            UnknownThread: it was deleted.
         """
+        await self._system.row(self.thread_id)
         feed, name = self._system.feed, self.thread_id
         found = tree_events(feed, name, after, follow=follow) if tree else feed.events(name, after, follow=follow)
         async with aclosing(found) as events:
@@ -73,7 +73,12 @@ class ThreadHandle:
                 yield event
 
     async def views(self) -> list[ViewRow]:
-        """Return what tool servers show people beside the thread, the last of each kind."""
+        """Return what tool servers show people beside the thread, the last of each kind.
+
+        Raises:
+            UnknownThread: it was deleted.
+        """
+        await self._system.row(self.thread_id)
         return await self._system.store.read_views(self.thread_id)
 
     async def tree(self) -> TreeState:
@@ -97,15 +102,23 @@ class ThreadHandle:
         """Return everything in the history, oldest first; what a summary stands for too.
 
         With `inherited`, what a child shares with the threads above it comes first.
+
+        Raises:
+            UnknownThread: it was deleted.
         """
         store = self._system.store
-        row = await store.read_head(self.thread_id) if inherited else None
-        above = await inherited_items(store, decode_head(row.head).head.link, whole=True) if row is not None else []
+        link = (await self._head()).link
+        above = await inherited_items(store, link, whole=True) if inherited else []
         rows = await store.read_log(self.thread_id)
         return [*above, *[item for row in rows for item in decode_page(row.page)]]
 
     async def receipts(self) -> list[Receipt]:
-        """Return the receipts, oldest first."""
+        """Return the receipts, oldest first.
+
+        Raises:
+            UnknownThread: it was deleted.
+        """
+        await self._system.row(self.thread_id)
         return [decode_receipt(row.receipt) for row in await self._system.store.read_log(self.thread_id)]
 
     async def state(self) -> ThreadState:
@@ -148,7 +161,7 @@ class ThreadHandle:
             UnknownThread: it was deleted.
         """
         row = await self._system.row(self.thread_id)
-        return await self._system.store.freeze(row.root or row.thread_id)
+        return await self._system.store.freeze(row.root or row.thread_id, tenant=row.tenant)
 
     async def thaw(self) -> int:
         """Let the thread's frozen tree go on where it was; returns how many threads were frozen.
@@ -157,14 +170,14 @@ class ThreadHandle:
             UnknownThread: it was deleted.
         """
         row = await self._system.row(self.thread_id)
-        return await self._system.store.thaw(row.root or row.thread_id)
+        return await self._system.store.thaw(row.root or row.thread_id, tenant=row.tenant)
 
-    async def _steer(self, command: Command, *, tree: bool) -> None:
-        await self._system.command(self.thread_id, command)
+    async def _steer(self, command: Command, *, tree: bool, blobs: Sequence[Blob] = ()) -> None:
+        await self._system.command(self.thread_id, command, blobs)
         for state in await self.tree() if tree else ():
             if state.thread_id != self.thread_id and state.status != "closed":
                 with suppress(ThreadClosed):  # it has ended meanwhile
-                    await self._system.command(state.thread_id, command)
+                    await self._system.command(state.thread_id, command, blobs)
 
     async def close(self, reason: str = "") -> None:
         """End the thread for good."""
@@ -187,7 +200,7 @@ class ThreadHandle:
             raise MalformedInput(
                 f"thread {self.thread_id} is part of the tree of {row.root}; delete that, or close this"
             )
-        return await self._system.store.delete(self.thread_id)
+        return await self._system.store.delete(self.thread_id, tenant=row.tenant)
 
     async def cancel(self, call_id: str, reason: str = "") -> None:
         """Cancel one open call or subscription."""
@@ -206,10 +219,9 @@ class ThreadHandle:
         Raises:
             ConfigurationError: it cannot be meant; the text says which rule, and why. ThreadClosed.
         """
-        digest = b""
-        if authority is not None:
-            digest = await keep(self._system.store, self._system.clock.now(), authority)
-        await self._steer(Command("authorize", reason=reason, authority=digest), tree=tree)
+        blobs = (packed(authority),) if authority is not None else ()
+        digest = blobs[0].digest if blobs else b""
+        await self._steer(Command("authorize", reason=reason, authority=digest), tree=tree, blobs=blobs)
 
     async def explain(self, tool: str, arguments: Mapping[str, Any]) -> Judgement:
         """Say what would become of a call, and by which rule, as the thread's authority is now.

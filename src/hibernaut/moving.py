@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
+from hibernaut.archive_checks import check_records
 from hibernaut.clock import Clock
 from hibernaut.errors import (
     ConfigurationError,
@@ -24,7 +25,6 @@ from hibernaut.errors import (
     UnknownThread,
 )
 from hibernaut.kernel.commit import Blob, Effect
-from hibernaut.kernel.head import decode_head
 from hibernaut.messages.inputs import decode_input
 from hibernaut.part import SystemPart
 from hibernaut.stores.archive import (
@@ -109,9 +109,7 @@ async def take_in(store: Store, tenant: str, archive: Archive, reissue: Reissue)
     header = archive.header
     if header.tenant != tenant:
         raise MalformedInput(f"this archive is of the tenant {header.tenant!r}; import it for that one")
-    for record in archive.records:
-        if isinstance(record, ThreadRecord):
-            _check_head(record, tenant)
+    check_records(archive.records, tenant)
     anew = _anew(archive.records, reissue)
     count = await store.import_tree(archive.records, reissue=anew)
     known = set(await key_ids(store))
@@ -128,12 +126,6 @@ async def key_ids(store: Store) -> tuple[str, ...]:
 async def secrets_of(store: Store) -> list[bytes]:
     """Return the secrets whose callback tokens a store can read, its own first."""
     return list(dict.fromkeys([await store.secret(), *await store.old_secrets()]))
-
-
-def _check_head(record: ThreadRecord, tenant: str) -> None:
-    head = decode_head(record.head).head
-    if (head.thread_id, head.version, record.tenant) != (record.thread_id, record.version, tenant):
-        raise MalformedInput(f"the tree is not whole: the head of {record.thread_id!r} is that of another thread")
 
 
 def _begun(records: Iterable[Record]) -> list[EffectRecord]:

@@ -26,14 +26,14 @@ from hibernaut.errors import (
     ConfigurationError,
     MalformedInput,
     StoreError,
-    UnknownThread,
+    TokenRefused,
 )
 from hibernaut.handle import ThreadHandle
 from hibernaut.ids import Ids, RandomIds
 from hibernaut.kernel.authority import Authority
-from hibernaut.kernel.commit import NewThread
+from hibernaut.kernel.commit import Blob, NewThread
 from hibernaut.kernel.config import LaunchConfig, checked_config, encode_config
-from hibernaut.kernel.head import Head, encode_head
+from hibernaut.kernel.head import Head, encode_head, standings
 from hibernaut.kernel.limits import ThreadOptions, check_options
 from hibernaut.messages.inputs import (
     Command,
@@ -41,6 +41,7 @@ from hibernaut.messages.inputs import (
     InputMessage,
     ToolResult,
     UserText,
+    encode_input,
     event_message,
 )
 from hibernaut.messages.parts import Content, Part, is_blank
@@ -53,6 +54,7 @@ from hibernaut.state import ThreadState, state_of
 from hibernaut.stores.memory import MemoryStore
 from hibernaut.stores.owners import this_owner
 from hibernaut.stores.protocol import Outcome, Store
+from hibernaut.stores.references import digests_in
 from hibernaut.tools.results import fit
 from hibernaut.tools.results import outcome as outcome_of
 from hibernaut.tools.tokens import KeyRing
@@ -77,9 +79,10 @@ class AgentSystem(AuditsThreads, HandlesEffects, MovesTrees):
         instructions: what agents are told that are launched without instructions of their own.
         options: how threads behave that are launched without options of their own.
         authority: what threads may do that are launched without an authority of their own.
-        tenant: whose threads this system sees and makes.
+        tenant: whose threads this system sees and makes, and its engine runs.
         run: whether an engine runs here. Without one, this is a client of a store on which another process runs one.
         only: the threads that the engine runs; others are left to other processes. All by default.
+        all_tenants: whether the engine runs the threads of all tenants, with the models and tools that are here.
         servers: tool servers whose tools agents may use that are launched without servers of their own: base URLs,
             `RemoteServer`s, or a `ToolServers` of the program's.
         callbacks: where those post what becomes of calls, and anybody else the result of a deferred call. Given, this
@@ -105,6 +108,7 @@ class AgentSystem(AuditsThreads, HandlesEffects, MovesTrees):
         tenant: str = "",
         run: bool = True,
         only: Sequence[str] | None = None,
+        all_tenants: bool = False,
         servers: Servers = (),
         callbacks: Callbacks | None = None,
         max_slices: int = 512,
@@ -134,6 +138,7 @@ class AgentSystem(AuditsThreads, HandlesEffects, MovesTrees):
         self._run = run
         self._max_slices = max_slices
         self._only = only
+        self._runs_for = None if all_tenants else tenant
         self._callbacks = callbacks
         self._remote: Remote | None = None
         self._clock = clock or SystemClock()
@@ -184,7 +189,7 @@ class AgentSystem(AuditsThreads, HandlesEffects, MovesTrees):
     async def _begin(self) -> None:
         async with AsyncExitStack() as stack:
             self._store = store = await self._open(stack)
-            self._feed = feed = LiveFeed(store)
+            self._feed = feed = LiveFeed(store, self.tenant)
             tasks = await stack.enter_async_context(asyncio.TaskGroup())
             if names_of(self._servers) or self._callbacks is not None:
                 self._remote = await reach(
@@ -195,6 +200,7 @@ class AgentSystem(AuditsThreads, HandlesEffects, MovesTrees):
                     stack,
                     feed.view,
                     whole=self._run and self._only is None,
+                    tenant=self._runs_for,
                 )
             if self._run:
                 owner = this_owner(self._ids)
@@ -208,6 +214,7 @@ class AgentSystem(AuditsThreads, HandlesEffects, MovesTrees):
                     max_slices=self._max_slices,
                     only=self._only,
                     remote=self._remote,
+                    tenant=self._runs_for,
                 )
                 running = tasks.create_task(self._engine.run())
                 started = tasks.create_task(self._engine.started())
@@ -324,10 +331,10 @@ class AgentSystem(AuditsThreads, HandlesEffects, MovesTrees):
         config = self._config(instructions, model, tools, servers, options, authority, user)
         name = thread_id or self._ids.new("thread")
         thread = self._new_thread(name, config, metadata)
-        if thread_id is not None and await self._is_foreign(name):
-            raise UnknownThread(name)
-        messages = [await self.user_message(name, message, None, user, None)] if message is not None else []
-        for outcome in await self.store.create([thread], messages, self._clock.now()):
+        said = [self.user_message(name, message, None, user, None)] if message is not None else []
+        messages, blobs = [one for one, _ in said], [blob for _, beside in said for blob in beside]
+        now, tenant = self._clock.now(), config.tenant
+        for outcome in await self.store.create([thread], messages, now, blobs=blobs, tenant=tenant):
             refuse(outcome, name)
         return await self.thread(name)
 
@@ -364,15 +371,11 @@ class AgentSystem(AuditsThreads, HandlesEffects, MovesTrees):
         Raises:
             MalformedInput: it is blank. TooLarge. ThreadClosed. UnknownThread: it is another tenant's.
         """
-        message = await self.user_message(thread_id, content, message_id, user, metadata)
-        row = await self.store.read_head(thread_id)
-        if row is None:
-            thread = self._new_thread(thread_id, self._defaults, None)
-            (outcome,) = await self.store.create([thread], [message], self._clock.now())
-        elif row.tenant != self._defaults.tenant:
-            raise UnknownThread(thread_id)
-        else:
-            (outcome,) = await self.store.put([message], self._clock.now())
+        message, blobs = self.user_message(thread_id, content, message_id, user, metadata)
+        if await self.store.read_head(thread_id) is not None:
+            return await self.put(message, blobs)
+        thread, now = self._new_thread(thread_id, self._defaults, None), self._clock.now()
+        (outcome,) = await self.store.create([thread], [message], now, blobs=blobs, tenant=self.tenant)
         refuse(outcome, thread_id)
         return message.message_id
 
@@ -380,14 +383,20 @@ class AgentSystem(AuditsThreads, HandlesEffects, MovesTrees):
         """Bring the result of a deferred call, from anywhere, any time. When it returns, the result is stored.
 
         Raises:
-            TokenRefused: the token is forged or expired. AlreadyAnswered. ThreadClosed. UnknownThread.
+            TokenRefused: the token is forged or expired, or for a call of an earlier thread of that id.
+            AlreadyAnswered. ThreadClosed. UnknownThread: it is another tenant's.
         """
         grant = read_token(KeyRing(await secrets_of(self.store)), token, self._clock.now())
         grant.check("tool_result", grant.thread_id, grant.call_id)
+        row = await self.row(grant.thread_id)
+        message_id = f"result:{grant.call_id}"
+        is_here = row.status == "closed" or grant.call_id in standings(row.head)
+        if not (is_here or await self.store.knows(grant.thread_id, message_id)):
+            raise TokenRefused(f"this callback token is for a call that thread {grant.thread_id!r} has not made")
         outcome = outcome_of(result)
         content = ToolResult(grant.call_id, outcome.content, is_error or outcome.is_error)
-        message = InputMessage(f"result:{grant.call_id}", grant.thread_id, content, "token")
-        (stored,) = await self.store.put([message], self._clock.now(), blobs=outcome.blobs)
+        message = InputMessage(message_id, grant.thread_id, content, "token")
+        (stored,) = await self.store.put([message], self._clock.now(), blobs=outcome.blobs, tenant=self.tenant)
         if stored is Outcome.DUPLICATE:
             raise AlreadyAnswered(f"call {grant.call_id} has its answer already")
         refuse(stored, grant.thread_id)
@@ -424,21 +433,15 @@ class AgentSystem(AuditsThreads, HandlesEffects, MovesTrees):
             else decode_published(message, self._ids.new("msg"), sender="step")
             for message in messages
         ]
-        foreign = {name for name in {message.thread_id for message in batch} if await self._is_foreign(name)}
-        own = [await self._admit(message) for message in batch if message.thread_id not in foreign]
-        texts = {message.thread_id for message in own if isinstance(message.content, UserText)}
+        admitted = [_admitted(message) for message in batch]
+        texts = {message.thread_id for message, _ in admitted if isinstance(message.content, UserText)}
         new = [self._new_thread(name, self._defaults, None) for name in sorted(texts)]
         if new:
             await self.store.create(new, [], self._clock.now())
-        engine = StepEngine(self.store, self._tools, self._models, self.feed, self._clock, self._remote)
-        result = await engine.step(this_owner(self._ids), own, due=due)
-        outcomes = iter(result.outcomes)
-        said = [Outcome.UNKNOWN if message.thread_id in foreign else next(outcomes) for message in batch]
-        return replace(result, outcomes=tuple(said))
-
-    async def _is_foreign(self, thread_id: str) -> bool:
-        row = await self.store.read_head(thread_id)
-        return row is not None and row.tenant != self._defaults.tenant
+        engine = StepEngine(self.store, self._tools, self._models, self.feed, self._clock, self._remote, self._runs_for)
+        blobs = [blob for _, beside in admitted for blob in beside]
+        own = [message for message, _ in admitted]
+        return await engine.step(this_owner(self._ids), own, due=due, blobs=blobs, tenant=self.tenant)
 
     async def prune(self, before: int) -> int:
         """Remove this tenant's threads that closed before that moment (milliseconds since 1970); return how many.
@@ -456,15 +459,15 @@ class AgentSystem(AuditsThreads, HandlesEffects, MovesTrees):
 
     # Used by handles
 
-    async def user_message(
+    def user_message(
         self,
         thread_id: str,
         content: str | Content,
         message_id: str | None,
         user: str,
         metadata: Mapping[str, Any] | None,
-    ) -> InputMessage:
-        """Make the message that says something to a thread; what is too large for it is stored beside.
+    ) -> tuple[InputMessage, tuple[Blob, ...]]:
+        """Make the message that says something to a thread, and what is to be stored beside it.
 
         Raises:
             MalformedInput: it is blank. TooLarge.
@@ -476,27 +479,17 @@ class AgentSystem(AuditsThreads, HandlesEffects, MovesTrees):
             check_name("user", user)
         given = "" if metadata is None else to_json(dict(metadata))
         said = InputMessage(message_id or self._ids.new("msg"), thread_id, UserText(content, user), "api", given)
-        return await self._admit(said)
+        return _admitted(said)
 
-    async def _admit(self, message: InputMessage) -> InputMessage:
-        """Clean what a message carries, and store beside it what is too large for it."""
-        content = message.content
-        if not isinstance(content, UserText | ToolResult | Event):
-            return message
-        given: object = content.content
-        parts = given if isinstance(given, tuple) else (None,)
-        if not isinstance(given, str) and not all(isinstance(part, Part) for part in parts):
-            raise MalformedInput(f"a {type(given).__name__} is no content; give a text, or a tuple of Text and Image")
-        fitted, blobs = fit(content.content)
-        if isinstance(content, UserText) and is_blank(fitted):
-            raise MalformedInput("the text is blank")
-        if blobs:
-            await self.store.put([], self._clock.now(), blobs=blobs)
-        content = replace(content, content=fitted)
-        if isinstance(content, Event) and content.event_id:
-            # Whatever it was sent under: the same event twice is one message.
-            return event_message(message.thread_id, content, message.sender, message.metadata)
-        return replace(message, content=content)
+    async def put(self, message: InputMessage, blobs: Sequence[Blob] = ()) -> str:
+        """Store a message for a thread of this tenant, with what it refers to. Returns the message id.
+
+        Raises:
+            UnknownThread, ThreadClosed.
+        """
+        (outcome,) = await self.store.put([message], self._clock.now(), blobs=blobs, tenant=self.tenant)
+        refuse(outcome, message.thread_id)
+        return message.message_id
 
     def _config(
         self,
@@ -544,14 +537,38 @@ class AgentSystem(AuditsThreads, HandlesEffects, MovesTrees):
         head = Head(name, self._ids.salt(), digest, metadata=given)
         return NewThread(name, config.tenant, encode_head(head), digest, body, self._clock.now())
 
-    async def command(self, thread_id: str, command: Command) -> None:
-        """Steer a thread as an operator; durable when it returns.
+    async def command(self, thread_id: str, command: Command, blobs: Sequence[Blob] = ()) -> None:
+        """Steer a thread as an operator; durable when it returns. `blobs`: the authority that the command names.
 
         Raises:
-            UnknownThread, ThreadClosed.
+            UnknownThread, ThreadClosed. MalformedInput: it names what does not come with it.
         """
-        await self.row(thread_id)
+        if command.authority and command.authority not in [blob.digest for blob in blobs]:
+            raise MalformedInput("an authority comes with the command that names it; see `ThreadHandle.authorize`")
         command = replace(command, reason=clean(command.reason))
-        message = InputMessage(self._ids.new("cmd"), thread_id, command, "operator")
-        (outcome,) = await self.store.put([message], self._clock.now())
-        refuse(outcome, thread_id)
+        await self.put(InputMessage(self._ids.new("cmd"), thread_id, command, "operator"), blobs)
+
+
+def _admitted(message: InputMessage) -> tuple[InputMessage, tuple[Blob, ...]]:
+    """Return a message that comes from outside, cleaned, and what is too large for it and is stored beside it.
+
+    Raises:
+        MalformedInput: it is blank, is no content, or names stored bytes instead of bringing them. TooLarge.
+    """
+    content = message.content
+    if not isinstance(content, UserText | ToolResult | Event):
+        if digests_in((encode_input(message),)):
+            raise MalformedInput(f"message {message.message_id!r} names stored bytes instead of bringing them")
+        return message, ()
+    given: object = content.content
+    parts = given if isinstance(given, tuple) else (None,)
+    if not isinstance(given, str) and not all(isinstance(part, Part) for part in parts):
+        raise MalformedInput(f"a {type(given).__name__} is no content; give a text, or a tuple of Text and Image")
+    fitted, blobs = fit(content.content)
+    if isinstance(content, UserText) and is_blank(fitted):
+        raise MalformedInput("the text is blank")
+    content = replace(content, content=fitted)
+    if isinstance(content, Event) and content.event_id:
+        # Whatever it was sent under: the same event twice is one message.
+        return event_message(message.thread_id, content, message.sender, message.metadata), blobs
+    return replace(message, content=content), blobs

@@ -20,7 +20,7 @@ EVERYTHING = (0, (1 << 63) - 1)
 
 def read_tree(tx: Transaction, root: str, *, living: bool) -> list[Any]:
     """Return the rows of a tree in the order its threads were made."""
-    found = tx.first("find_root", (root,))
+    found = tx.first("find_root", (root, None))
     if found is None:
         return []
     number, status = found
@@ -47,15 +47,15 @@ def _rows(tx: Transaction, threads: Sequence[int]) -> list[Any]:
     return [found[thread] for thread in threads]
 
 
-def members(tx: Transaction, root: str) -> list[int]:
+def members(tx: Transaction, root: str, tenant: str | None = None) -> list[int]:
     """Return the numbers of a root and its descendants, in the order they were made; none if there is no such root."""
-    found = tx.first("find_root", (root,))
+    found = tx.first("find_root", (root, tenant))
     return [] if found is None else [found[0], *(thread for (thread,) in tx.rows("descendants", (found[0],)))]
 
 
-def delete(tx: Transaction, root: str) -> int:
+def delete(tx: Transaction, root: str, tenant: str | None = None) -> int:
     """Remove a tree; return how many threads went."""
-    threads = members(tx, root)
+    threads = members(tx, root, tenant)
     return _remove(tx, threads) if threads else 0
 
 
