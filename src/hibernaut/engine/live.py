@@ -243,7 +243,7 @@ class LiveFeed:
                 break
         if observer.progress and not await self._is_there(thread_id):
             return
-        while observer.progress:
+        for _ in range(len(observer.progress)):  # what comes meanwhile may be another thread's
             yield replace(observer.progress.popleft(), cursor=str(observer.cursor))
         if observer.cursor.attempt and not streamed and thread_id not in self._turns:
             yield self._discard(thread_id, observer)
