@@ -69,6 +69,8 @@ class Call(msgspec.Struct, omit_defaults=True):
     """What its tool says of itself."""
     approval: str = ""
     """The question by which a person is to allow it; until then it is not begun."""
+    metadata: str | None = None
+    """The thread's metadata when it was made, where they have changed since; see `metadata_of`."""
 
 
 class Summary(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -225,6 +227,11 @@ class Head(msgspec.Struct, omit_defaults=True):
     """Calls begun so far, by tool, where the authority bounds what is spent."""
     toolsets: dict[str, bytes] = {}
     """What each tool server has for this tree: SHA-256 of its manifest, a blob, by the server's name."""
+
+
+def metadata_of(head: Head, call: Call | None) -> str:
+    """Return the metadata that a call works with: those of when it was made, whoever has spoken since."""
+    return head.metadata if call is None or call.metadata is None else call.metadata
 
 
 def living(head: Head) -> dict[str, Child]:
