@@ -8,7 +8,7 @@ from hibernaut.doors import check_name, refuse
 from hibernaut.engine.history import chain_start, inherited_items
 from hibernaut.errors import ThreadExists, UnknownThread
 from hibernaut.ids import Ids
-from hibernaut.kernel.commit import NewThread
+from hibernaut.kernel.commit import Blob, NewThread
 from hibernaut.kernel.forking import FORKED, Place, fork_at
 from hibernaut.kernel.head import Head, decode_head, encode_head
 from hibernaut.messages.inputs import Forked, InputMessage
@@ -28,15 +28,15 @@ class ForksThreads(SystemPart):
         """Where names come from."""
 
     @abstractmethod
-    async def user_message(
+    def user_message(
         self,
         thread_id: str,
         content: str | Content,
         message_id: str | None,
         user: str,
         metadata: Mapping[str, Any] | None,
-    ) -> InputMessage:
-        """Make the message that says something to a thread."""
+    ) -> tuple[InputMessage, tuple[Blob, ...]]:
+        """Make the message that says something to a thread, and what is to be stored beside it."""
 
     async def fork(
         self,
@@ -63,9 +63,12 @@ class ForksThreads(SystemPart):
         note = UserItem(FORKED.format(origin=thread_id, fork=name), origin="runtime")
         content = Forked((note,), place.owes, clean(reason))
         messages = [InputMessage(f"fork:{thread_id}:{place.items}", name, content, "operator")]
+        blobs: tuple[Blob, ...] = ()
         if message is not None:
-            messages.append(await self.user_message(name, message, None, user, None))
-        for outcome in await self.store.create([thread], messages, self.clock.now()):
+            said, blobs = self.user_message(name, message, None, user, None)
+            messages.append(said)
+        now = self.clock.now()
+        for outcome in await self.store.create([thread], messages, now, blobs=blobs, tenant=self.tenant):
             refuse(outcome, name)
         return name
 

@@ -6,7 +6,6 @@ from contextlib import aclosing
 from typing import Any
 
 from hibernaut.authorizing import authority_of, explain
-from hibernaut.doors import refuse
 from hibernaut.engine.answering import OpenQuestion
 from hibernaut.engine.history import inherited_items
 from hibernaut.engine.trees import tree_events
@@ -38,13 +37,11 @@ class ThreadHandle(SteersThread):
         """Say something. Returns the message id; then it is stored. The same id twice is the same message.
 
         Raises:
-            MalformedInput: it is blank. TooLarge. ThreadClosed.
+            MalformedInput: it is blank. TooLarge. ThreadClosed. UnknownThread: it was deleted.
         """
         system = self._system
-        message = await system.user_message(self.thread_id, content, message_id, user, metadata)
-        (outcome,) = await system.store.put([message], system.clock.now())
-        refuse(outcome, self.thread_id)
-        return message.message_id
+        message, blobs = system.user_message(self.thread_id, content, message_id, user, metadata)
+        return await system.put(message, blobs)
 
     async def events(
         self, after: str = "", *, follow: bool = True, tree: bool = False
@@ -58,7 +55,9 @@ class ThreadHandle(SteersThread):
 
         Raises:
             MalformedInput: `after` is no cursor.
+            UnknownThread: it was deleted.
         """
+        await self._system.row(self.thread_id)
         feed, name = self._system.feed, self.thread_id
         found = tree_events(feed, name, after, follow=follow) if tree else feed.events(name, after, follow=follow)
         async with aclosing(found) as events:
@@ -66,7 +65,12 @@ class ThreadHandle(SteersThread):
                 yield event
 
     async def views(self) -> list[ViewRow]:
-        """Return what tool servers show people beside the thread, the last of each kind."""
+        """Return what tool servers show people beside the thread, the last of each kind.
+
+        Raises:
+            UnknownThread: it was deleted.
+        """
+        await self._system.row(self.thread_id)
         return await self._system.store.read_views(self.thread_id)
 
     async def questions_below(self) -> list[OpenQuestion]:
@@ -80,15 +84,23 @@ class ThreadHandle(SteersThread):
         """Return everything in the history, oldest first; what a summary stands for too.
 
         With `inherited`, what a child shares with the threads above it comes first.
+
+        Raises:
+            UnknownThread: it was deleted.
         """
         store = self._system.store
-        row = await store.read_head(self.thread_id) if inherited else None
-        above = await inherited_items(store, decode_head(row.head).head.base, whole=True) if row is not None else []
+        head = await self._head()
+        above = await inherited_items(store, head.base, whole=True) if inherited else []
         rows = await store.read_log(self.thread_id)
         return [*above, *[item for row in rows for item in decode_page(row.page)]]
 
     async def receipts(self) -> list[Receipt]:
-        """Return the receipts, oldest first."""
+        """Return the receipts, oldest first.
+
+        Raises:
+            UnknownThread: it was deleted.
+        """
+        await self._system.row(self.thread_id)
         return [decode_receipt(row.receipt) for row in await self._system.store.read_log(self.thread_id)]
 
     async def state(self) -> ThreadState:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
+from hibernaut.archive_checks import check_records
 from hibernaut.clock import Clock
 from hibernaut.engine.history import chain_start
 from hibernaut.errors import (
@@ -117,7 +118,8 @@ async def take_in(store: Store, tenant: str, archive: Archive, reissue: Reissue)
     header = archive.header
     if header.tenant != tenant:
         raise MalformedInput(f"this archive is of the tenant {header.tenant!r}; import it for that one")
-    await _check_threads(store, tenant, archive.records)
+    check_records(archive.records, tenant)
+    await _check_forks(store, tenant, archive.records)
     anew = _anew(archive.records, reissue)
     count = await store.import_tree(archive.records, reissue=anew)
     known = set(await key_ids(store))
@@ -136,15 +138,15 @@ async def secrets_of(store: Store) -> list[bytes]:
     return list(dict.fromkeys([await store.secret(), *await store.old_secrets()]))
 
 
-async def _check_threads(store: Store, tenant: str, records: Sequence[Record]) -> None:
-    """Check that threads are what their heads say, and begin with no history but what they may inherit here.
+async def _check_forks(store: Store, tenant: str, records: Sequence[Record]) -> None:
+    """Check that threads begin with no history but what they may inherit here.
 
     Raises:
         MalformedInput: one does not.
     """
     for at, record in enumerate(records):
         if isinstance(record, ThreadRecord):
-            head = _checked_head(record, tenant)
+            head = decode_head(record.head).head
             following = records[at + 1 : at + 3]
             noted = [one.origin for one in following[:1] if isinstance(one, ForkRecord)]
             if noted != ([head.fork.origin] if head.fork else []):
@@ -152,14 +154,6 @@ async def _check_threads(store: Store, tenant: str, records: Sequence[Record]) -
             if head.fork is not None:
                 first = next((one for one in following if isinstance(one, CommitRecord)), None)
                 await _check_fork(store, tenant, head, head.fork, first)
-
-
-def _checked_head(record: ThreadRecord, tenant: str) -> Head:
-    head, link = decode_head(record.head).head, decode_head(record.head).head.link
-    named = (head.thread_id, head.version, tenant, link.parent if link else "", link.root if link else "")
-    if named != (record.thread_id, record.version, record.tenant, record.parent, record.root):
-        raise MalformedInput(f"the tree is not whole: the head of {record.thread_id!r} is that of another thread")
-    return head
 
 
 async def _check_fork(store: Store, tenant: str, head: Head, fork: Fork, first: CommitRecord | None) -> None:
@@ -270,7 +264,7 @@ class Move:
             records = await self._export()
             if any(isinstance(record, ForkRecord) for record in records):
                 tenants = [record.tenant for record in records if isinstance(record, ThreadRecord)]
-                await _check_threads(self._destination, tenants[0], records)
+                await _check_forks(self._destination, tenants[0], records)
             self._importing = True
             await self._destination.import_tree(records, reissue=_anew(records, self._reissue))
         else:

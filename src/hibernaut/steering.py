@@ -1,11 +1,14 @@
 """What an operator does to one thread. Each decision is an input: stored when the method returns, and in a receipt."""
 
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Self
 
-from hibernaut.authorizing import keep
+from hibernaut.authorizing import packed
+from hibernaut.doors import fitted
 from hibernaut.errors import MalformedInput, ThreadClosed, UnknownMessage
 from hibernaut.kernel.authority import Authority
+from hibernaut.kernel.commit import Blob
 from hibernaut.messages.inputs import Command, Delivered, Drop, Edit, is_word
 from hibernaut.messages.parts import Content
 from hibernaut.state import TreeState, tree_of
@@ -76,10 +79,9 @@ class SteersThread:
         Raises:
             ConfigurationError: it cannot be meant; the text says which rule, and why. ThreadClosed.
         """
-        digest = b""
-        if authority is not None:
-            digest = await keep(self._system.store, self._system.clock.now(), authority)
-        await self._steer(Command("authorize", reason=reason, authority=digest), tree=tree)
+        blobs = (packed(authority),) if authority is not None else ()
+        digest = blobs[0].digest if blobs else b""
+        await self._steer(Command("authorize", reason=reason, authority=digest), tree=tree, blobs=blobs)
 
     # What waits for it
 
@@ -109,8 +111,8 @@ class SteersThread:
                 anybody says. TooLarge. ThreadClosed.
         """
         await self._word(message_id)
-        fitted = await self._system.fitted(content)
-        await self._system.command(self.thread_id, Edit(message_id, fitted, reason))
+        said, blobs = fitted(content)
+        await self._system.command(self.thread_id, Edit(message_id, said, reason), blobs)
 
     async def _word(self, message_id: str) -> None:
         waiting = {one.message_id: one for one in await self.inbox()}
@@ -173,7 +175,7 @@ class SteersThread:
             UnknownThread: it was deleted.
         """
         row = await self._system.row(self.thread_id)
-        return await self._system.store.freeze(row.root or row.thread_id)
+        return await self._system.store.freeze(row.root or row.thread_id, tenant=row.tenant)
 
     async def thaw(self) -> int:
         """Let the thread's frozen tree go on where it was; returns how many threads were frozen.
@@ -182,7 +184,7 @@ class SteersThread:
             UnknownThread: it was deleted.
         """
         row = await self._system.row(self.thread_id)
-        return await self._system.store.thaw(row.root or row.thread_id)
+        return await self._system.store.thaw(row.root or row.thread_id, tenant=row.tenant)
 
     async def delete(self) -> int:
         """Remove a root, all threads below it, and everything that only they have; return how many threads that were.
@@ -197,11 +199,11 @@ class SteersThread:
             raise MalformedInput(
                 f"thread {self.thread_id} is part of the tree of {row.root}; delete that, or close this"
             )
-        return await self._system.store.delete(self.thread_id)
+        return await self._system.store.delete(self.thread_id, tenant=row.tenant)
 
-    async def _steer(self, command: Command, *, tree: bool) -> None:
-        await self._system.command(self.thread_id, command)
+    async def _steer(self, command: Command, *, tree: bool, blobs: Sequence[Blob] = ()) -> None:
+        await self._system.command(self.thread_id, command, blobs)
         for state in await self.tree() if tree else ():
             if state.thread_id != self.thread_id and state.status != "closed":
                 with suppress(ThreadClosed):  # it has ended meanwhile
-                    await self._system.command(state.thread_id, command)
+                    await self._system.command(state.thread_id, command, blobs)

@@ -257,7 +257,13 @@ async def test_a_store_that_fails_is_answered_so_that_the_server_comes_again() -
 
 class Broken(MemoryStore):
     async def put(
-        self, messages: Sequence[InputMessage], now: int, *, due: int = 0, blobs: Sequence[Blob] = ()
+        self,
+        messages: Sequence[InputMessage],
+        now: int,
+        *,
+        due: int = 0,
+        blobs: Sequence[Blob] = (),
+        tenant: str | None = None,
     ) -> list[Outcome]:
         raise ZeroDivisionError("a defect")
 
@@ -368,9 +374,15 @@ class Slow(MemoryStore):
         self.stored, self.may_say = asyncio.Event(), asyncio.Event()
 
     async def put(
-        self, messages: Sequence[InputMessage], now: int, *, due: int = 0, blobs: Sequence[Blob] = ()
+        self,
+        messages: Sequence[InputMessage],
+        now: int,
+        *,
+        due: int = 0,
+        blobs: Sequence[Blob] = (),
+        tenant: str | None = None,
     ) -> list[Outcome]:
-        outcomes = await super().put(messages, now, due=due, blobs=blobs)
+        outcomes = await super().put(messages, now, due=due, blobs=blobs, tenant=tenant)
         self.stored.set()
         await self.may_say.wait()
         return outcomes

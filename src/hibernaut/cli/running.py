@@ -57,12 +57,14 @@ async def opened(
     tools: Iterable[Given] = (),
     run: bool = False,
     only: Sequence[str] | None = None,
+    all_tenants: bool = False,
     max_slices: int = MAX_SLICES,
     servers: Servers | None = None,
 ) -> AsyncIterator[AgentSystem]:
     """Open an agent system on the setting's store, or on one that is open already.
 
-    With `only`, its engine runs these threads and leaves all others to whoever has their tools.
+    With `only`, its engine runs these threads and leaves all others to whoever has their tools; with `all_tenants`, the
+    threads of all tenants, not just of the setting's.
 
     Errors come out of it as they are, not in groups.
 
@@ -83,6 +85,7 @@ async def opened(
         tenant=setting.tenant,
         run=run,
         only=only,
+        all_tenants=all_tenants,
         servers=reached.servers,
         callbacks=reached.callbacks,
         max_slices=max_slices,

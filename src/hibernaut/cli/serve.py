@@ -122,7 +122,7 @@ async def _serve(setting: Setting, max_slices: int, *, quiet: bool) -> int:
         store.journal = journal
         try:
             async with opened(
-                setting, store=store, tools=tools, run=True, max_slices=max_slices, servers=reached
+                setting, store=store, tools=tools, run=True, all_tenants=True, max_slices=max_slices, servers=reached
             ) as system:
                 journal.say(
                     f"serving {setting.store} (process {os.getpid()}, model {setting.model or 'none'}, "

@@ -52,6 +52,7 @@ class Engine:
         note_due: Callable[[int], None] = lambda due: None,
         on_rest: Callable[[], None] = lambda: None,
         remote: Remote | None = None,
+        tenant: str | None = None,
     ) -> None:
         self.store = store
         self.owner = owner
@@ -62,7 +63,17 @@ class Engine:
 
             toolsets = Toolsets(remote.servers, store)
         self.dispatcher = Dispatcher(
-            store, owner, tools, feed, clock, tasks, keeps=keeps, on_rest=on_rest, remote=remote, toolsets=toolsets
+            store,
+            owner,
+            tools,
+            feed,
+            clock,
+            tasks,
+            keeps=keeps,
+            on_rest=on_rest,
+            remote=remote,
+            toolsets=toolsets,
+            tenant=tenant,
         )
         launches = Launches(store, tools, toolsets)
         self.runner = SliceRunner(store, launches, models, self.dispatcher, feed, clock, note_due, toolsets)
@@ -70,6 +81,7 @@ class Engine:
         self._looked = 0
         self._wish: bytes | None = None
         self._only = only
+        self._tenant = tenant
         self._note_due = note_due
         self._unreleased: list[tuple[Claim, int]] = []
         self._orphans: deque[EffectRow] = deque()
@@ -139,7 +151,7 @@ class Engine:
                 await self.dispatcher.settle_orphan(self._orphans[0])
                 self._orphans.popleft()
             self._orphans += await self.store.adopt_effects(
-                self.owner, self.clock.now(), ADOPT_AT_ONCE, threads=self._only
+                self.owner, self.clock.now(), ADOPT_AT_ONCE, threads=self._only, tenant=self._tenant
             )
             if not self._orphans:
                 return

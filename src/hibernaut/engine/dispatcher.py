@@ -94,6 +94,7 @@ class Dispatcher:
         on_rest: Callable[[], None] = lambda: None,
         remote: Remote | None = None,
         toolsets: "Toolsets | None" = None,
+        tenant: str | None = None,
     ) -> None:
         self._store = store
         self._owner = owner
@@ -124,6 +125,7 @@ class Dispatcher:
                 retry=self._retry,
                 refuse=self._bring_failure,
                 end_unknown=self._end_unknown,
+                tenant=tenant,
             )
         self._looking: asyncio.Task[None] | None = None
         self._functions = Functions()
@@ -418,7 +420,7 @@ class Dispatcher:
         self._cancelling += 1
         try:
             running = self._running.get(effect.call_id)
-            if running is not None:
+            if running is not None and running.work.thread_id == thread_id:
                 self._cancelled.add(effect.call_id)
                 self._end(running)
                 if running.task is not None:
@@ -427,7 +429,8 @@ class Dispatcher:
                 return
             if effect.server and self._remote is not None:
                 await self._remote.cancel(effect, thread_id)
-            await self._retry(self._store.settle_effects, [effect.call_id, effect.request_id])
+            over = [effect.call_id, effect.request_id]
+            await self._retry(partial(self._store.settle_effects, over, thread_id=thread_id))
         finally:
             self._cancelling -= 1
             self._maybe_rest()

@@ -55,7 +55,7 @@ class LocalEngine:
     `run` returns after `stop`: no new slice begins, running ones have `DRAIN` to end, running tools are cancelled and
     their calls answered so. Cancelling `run` is the ungraceful way, and loses nothing either.
 
-    With `only`, it runs these threads and leaves all others alone.
+    With `only`, it runs these threads, with `tenant` those of that tenant, and leaves all others alone.
     """
 
     def __init__(
@@ -70,6 +70,7 @@ class LocalEngine:
         max_slices: int = MAX_SLICES,
         only: Sequence[str] | None = None,
         remote: Remote | None = None,
+        tenant: str | None = None,
     ) -> None:
         self._store = store
         self._owner = owner
@@ -80,6 +81,7 @@ class LocalEngine:
         self._max_slices = max_slices
         self._only = only
         self._remote = remote
+        self._tenant = tenant
         self._slices: dict[str, _Slice] = {}
         self._interruptions: Interruptions | None = None
         self._worked = 0
@@ -143,6 +145,7 @@ class LocalEngine:
                     note_due=self._set_alarm,
                     on_rest=self._wake.set,
                     remote=self._remote,
+                    tenant=self._tenant,
                 )
                 self._interruptions = Interruptions(self._store, self._engine.runner.streams, group)
                 await self._engine.upkeep()
@@ -181,7 +184,9 @@ class LocalEngine:
 
     async def _claim(self, limit: int) -> list[Claim]:
         try:
-            claims = await self._store.claim(self._owner, self._clock.now(), limit, threads=self._only)
+            claims = await self._store.claim(
+                self._owner, self._clock.now(), limit, threads=self._only, tenant=self._tenant
+            )
         except StoreError:
             logger.exception("ready threads could not be claimed; trying again")
             self._set_alarm(self._clock.now() + CLAIM_PAUSE)

@@ -15,6 +15,7 @@ from hibernaut.engine.interruptions import LOOK_EVERY, Interruptions
 from hibernaut.engine.live import LiveFeed
 from hibernaut.engine.servers import Remote
 from hibernaut.errors import StoreError
+from hibernaut.kernel.commit import Blob
 from hibernaut.messages.inputs import InputMessage
 from hibernaut.models.protocol import ModelSource
 from hibernaut.stores.protocol import Outcome, Owner, Store
@@ -36,7 +37,10 @@ class StepResult(msgspec.Struct, frozen=True):
 
 
 class StepEngine:
-    """Runs steps. It holds nothing between them, so any process can run the next one."""
+    """Runs steps. It holds nothing between them, so any process can run the next one.
+
+    With `tenant`, it runs the threads of that tenant and leaves all others alone.
+    """
 
     def __init__(
         self,
@@ -46,6 +50,7 @@ class StepEngine:
         feed: LiveFeed,
         clock: Clock,
         remote: Remote | None = None,
+        tenant: str | None = None,
     ) -> None:
         self._store = store
         self._tools = tools
@@ -53,10 +58,20 @@ class StepEngine:
         self._feed = feed
         self._clock = clock
         self._remote = remote
+        self._tenant = tenant
 
-    async def step(self, owner: Owner, messages: Sequence[InputMessage], *, due: bool = True) -> StepResult:
-        """Store the messages, then run their threads until they rest.
+    async def step(
+        self,
+        owner: Owner,
+        messages: Sequence[InputMessage],
+        *,
+        due: bool = True,
+        blobs: Sequence[Blob] = (),
+        tenant: str | None = None,
+    ) -> StepResult:
+        """Store the messages and what they refer to, then run their threads until they rest.
 
+        With `tenant`, a message for a thread of another one is for an unknown thread.
         With `due`, threads whose time has come (timers, retries) and those that a dead engine left run too. If the step
         is cut off, what it did not commit is as if it had not begun: the messages are stored and wait.
 
@@ -64,7 +79,8 @@ class StepEngine:
             StoreError: the messages could not be stored, and none was; or they wait, and the store failed later. A step
                 with the same messages goes on in either case.
         """
-        outcomes = await self._store.put(messages, self._clock.now()) if messages else []
+        now = self._clock.now()
+        outcomes = await self._store.put(messages, now, blobs=blobs, tenant=tenant) if messages else []
         only = None if due else sorted({message.thread_id for message in messages})
         problem: StoreError | None = None
         async with asyncio.TaskGroup() as group:
@@ -78,6 +94,7 @@ class StepEngine:
                 group,
                 keeps=False,
                 remote=self._remote,
+                tenant=self._tenant,
             )
             interruptions = Interruptions(self._store, engine.runner.streams, group)
             looking = group.create_task(self._look_around(engine, interruptions))
@@ -103,7 +120,9 @@ class StepEngine:
     async def _drive(self, engine: Engine, only: Sequence[str] | None, interruptions: Interruptions) -> None:
         await engine.upkeep()
         while True:
-            claims = await self._store.claim(engine.owner, self._clock.now(), MAX_SLICES_AT_ONCE, threads=only)
+            claims = await self._store.claim(
+                engine.owner, self._clock.now(), MAX_SLICES_AT_ONCE, threads=only, tenant=self._tenant
+            )
             if claims:
                 await asyncio.gather(*[engine.slice(claim, interruptions.streaming) for claim in claims])
             elif engine.dispatcher.running:

@@ -4,7 +4,7 @@ import msgspec
 
 from hibernaut.kernel.commit import Effect
 from hibernaut.kernel.config import LaunchConfig, decode_config
-from hibernaut.kernel.head import Head
+from hibernaut.kernel.head import Head, metadata_of
 from hibernaut.stores.protocol import EffectRow, Store
 
 
@@ -27,7 +27,8 @@ def work_for(effect: Effect, head: Head, config: LaunchConfig) -> Work:
     """Return an effect of a thread as work."""
     above = head.link.stack if head.link else ()
     toolset = head.toolsets.get(effect.server, b"")
-    return Work(effect, head.thread_id, config.tenant, config.user, head.metadata, above, toolset)
+    metadata = metadata_of(head, head.calls.get(effect.call_id))
+    return Work(effect, head.thread_id, config.tenant, config.user, metadata, above, toolset)
 
 
 async def work_of(store: Store, row: EffectRow, head: Head) -> Work:

@@ -14,7 +14,7 @@ from hibernaut.codec import sha256, to_json
 from hibernaut.ids import call_id
 from hibernaut.kernel.authority import OPEN, Judge
 from hibernaut.kernel.commit import Blob, Chosen, Disposition, Effect, NewThread, Outgoing
-from hibernaut.kernel.head import Call, CallState, Head
+from hibernaut.kernel.head import Call, CallState, Head, metadata_of
 from hibernaut.kernel.limits import REMEMBERED_ARGUMENTS, REMEMBERED_CALLS, ThreadOptions
 from hibernaut.kernel.provenance import UNREADABLE, Entry, call_named_by, entry_of
 from hibernaut.messages.inputs import Delivered, InputContent, InputMessage, Report, Timer, TimerPurpose, ToolResult
@@ -208,6 +208,14 @@ class Draft:
         if len(kept) == len(self.outgoing):
             self.dropped.append(timer)
         self.outgoing = kept
+
+    def take_metadata(self, metadata: str) -> None:
+        """Give the thread other metadata: for what is asked for from now on, not for the calls that there are."""
+        if metadata == self.head.metadata:
+            return
+        for call in self.head.calls.values():
+            call.metadata = metadata_of(self.head, call)
+        self.head.metadata = metadata
 
     def send(self, message_id: str, content: InputContent, thread_id: str = "") -> None:
         """Put a message into the inbox of a thread; this one's by default."""

@@ -15,7 +15,7 @@ from hibernaut.kernel.authority import narrowed
 from hibernaut.kernel.commit import NewThread
 from hibernaut.kernel.draft import Draft, Outside, outside_item
 from hibernaut.kernel.ending import close
-from hibernaut.kernel.head import Call, Child, Head, Link, encode_head, living
+from hibernaut.kernel.head import Call, Child, Head, Link, encode_head, living, metadata_of
 from hibernaut.kernel.limits import REMEMBERED_ARGUMENTS
 from hibernaut.kernel.receipt import next_history
 from hibernaut.messages.inputs import Command, Event, ParentMessage, Report, Seed
@@ -159,7 +159,7 @@ def _spawn(draft: Draft, call: Call, matter: Spawn) -> str:
             summary=head.summary,
             below_event=brief,
         )
-    _make(draft, child, salt, link, items)
+    _make(draft, child, salt, link, items, head.metadata)
     head.children[child] = made_by
     return f"Thread {child} works on that now, by itself, and will report. Leave its task to it."
 
@@ -202,11 +202,11 @@ def route(draft: Draft, call: Call, event: Event, name: str, outside: Outside | 
         else outside_item(shown, call, content, outside, final=event.final)
     )
     link = Link(stack, call.id, call.tool, arguments, event=True, version=head.version, summary=head.summary)
-    _make(draft, child, salt, link, items)
+    _make(draft, child, salt, link, items, metadata_of(head, call))
     head.children[child] = Child(call.id, call.tool, arguments, event=True)
 
 
-def _make(draft: Draft, child: str, salt: bytes, link: Link, items: Sequence[Item]) -> None:
+def _make(draft: Draft, child: str, salt: bytes, link: Link, items: Sequence[Item], metadata: str) -> None:
     head = draft.head
     start = b"" if link.fresh else next_history(head.history, encode_page(draft.items[: link.items]))
     made = Head(
@@ -214,7 +214,7 @@ def _make(draft: Draft, child: str, salt: bytes, link: Link, items: Sequence[Ite
         salt,
         head.config,
         link=link,
-        metadata=head.metadata,
+        metadata=metadata,
         model=head.model,
         history=start,
         toolsets=head.toolsets,

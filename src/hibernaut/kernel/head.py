@@ -73,6 +73,8 @@ class Call(msgspec.Struct, omit_defaults=True):
     """SHA-256 of the JSON Schema of its events, a blob; b"" for any."""
     since: int = 0
     """When it was confirmed as a subscription, milliseconds since 1970."""
+    metadata: str | None = None
+    """The thread's metadata when it was made, where they have changed since; see `metadata_of`."""
 
 
 class Summary(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -261,6 +263,11 @@ class Head(msgspec.Struct, omit_defaults=True):
     def base(self) -> Link | Fork | None:
         """What its history begins with that is another thread's."""
         return self.link or self.fork
+
+
+def metadata_of(head: Head, call: Call | None) -> str:
+    """Return the metadata that a call works with: those of when it was made, whoever has spoken since."""
+    return head.metadata if call is None or call.metadata is None else call.metadata
 
 
 def living(head: Head) -> dict[str, Child]:

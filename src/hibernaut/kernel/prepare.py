@@ -157,7 +157,7 @@ def _take(draft: Draft, arrived: Delivered) -> bool:
         else:
             disposition = _apply(draft, content, arrived)
         if disposition is Disposition.ACCEPTED and message.metadata:
-            draft.head.metadata = message.metadata
+            draft.take_metadata(message.metadata)
     if disposition is None:
         return False
     draft.dispose(arrived, disposition, tool)

@@ -234,9 +234,25 @@ class CallbackReceiver:
     async def _show(self, callback: ViewUpdate, grant: Grant | None) -> None:
         view = arrive(callback, grant)
         if isinstance(view, View):
+            if grant is not None:
+                await self._check_made(view.thread_id, clean(grant.call_id))
             outcome = await self._store.put_view(view.thread_id, view.view_type, view.content, self._clock.now())
             _check(outcome, view.thread_id, "the thread has as many kinds of views as it may")
             self._tell(view)
+
+    async def _check_made(self, thread_id: str, call_id: str) -> None:
+        """Check that a thread has made a call: it is not another one, under the id of one that was deleted.
+
+        Raises:
+            UnknownThread, UnknownCall.
+        """
+        status, head = await self._heads.join(thread_id)
+        if not status:
+            raise UnknownThread(thread_id)
+        if status == "closed" or call_id in registry_of(head).calls:
+            return
+        if not await self._store.knows(thread_id, f"result:{call_id}"):
+            raise UnknownCall(thread_id, call_id)
 
     def _tell(self, view: View) -> None:
         if self._on_view is None:

@@ -7,7 +7,7 @@ records in every store, so that two copies can be compared.
 A further kind of record is a class here, a line in `Record`, and a place in the export and the import of each store.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256 as hashing
 from typing import Annotated, Final
 
@@ -20,6 +20,7 @@ from hibernaut.kernel.commit import Effect
 from hibernaut.kernel.head import Status
 from hibernaut.messages.inputs import UPKEEP, USER, Event, ToolResult, decode_input
 from hibernaut.stores.protocol import EffectState
+from hibernaut.stores.references import digests_in
 
 LARGEST_TREE: Final = 1 << 30
 """Bytes of a tree that is moved, at most: it is in memory meanwhile."""
@@ -194,6 +195,8 @@ class TreeContents(msgspec.Struct):
     """Parents before their children, the root first."""
     configs: list[ConfigRecord] = []
     blobs: list[BlobRecord] = []
+    missing: set[bytes] = set()
+    """What may be digests of blobs and configurations that it refers to, and does not bring."""
 
     @property
     def names(self) -> list[str]:
@@ -231,7 +234,26 @@ def contents_of(records: Iterable[Record], reissue: Collection[str] = ()) -> Tre
         name, version, commits = contents.thread.thread_id, contents.thread.version, contents.commits
         if [commit.version for commit in commits] != list(range(1, version + 1)):
             raise MalformedInput(f"the tree is not whole: thread {name!r} has {len(commits)} of {version} commits")
+    brought = {record.digest for record in tree.configs} | {record.digest for record in tree.blobs}
+    tree.missing = digests_in(_referring(tree)) - brought
     return tree
+
+
+def check_brings(there: Iterable[bytes]) -> None:
+    """Refuse a tree that refers to what it does not bring and the store has: it would be handed somebody else's.
+
+    Raises:
+        MalformedInput: there is such a digest.
+    """
+    if (digest := next(iter(there), None)) is not None:
+        raise MalformedInput(f"the tree is not whole: it refers to {digest.hex()[:12]} and does not bring it")
+
+
+def _referring(tree: TreeContents) -> Iterator[bytes]:
+    for contents in tree.threads:
+        yield contents.thread.head
+        yield from (commit.page for commit in contents.commits)
+        yield from (message.body for message in contents.messages)
 
 
 def _add(

@@ -88,30 +88,53 @@ class MemoryStore(MemoryBeside, MemoryMoves):
         self._old_secrets: dict[bytes, None] = {}
         self._process = process_name(os.getpid())
 
-    async def create(self, threads: Sequence[NewThread], messages: Sequence[InputMessage], now: int) -> list[Outcome]:
+    async def create(
+        self,
+        threads: Sequence[NewThread],
+        messages: Sequence[InputMessage],
+        now: int,
+        *,
+        blobs: Sequence[Blob] = (),
+        tenant: str | None = None,
+    ) -> list[Outcome]:
         made = [_new(thread) for thread in threads]
         letters = [_letter(message, now, 0) for message in messages]
+        kept = [(blob.digest, _exact(blob.data)) for blob in blobs]
         self._add(made)
-        outcomes = [self._deliver(letter, digest, now) for letter, digest in letters]
-        self._tell()
-        return outcomes
+        return self._put(letters, kept, now, tenant)
 
     async def put(
-        self, messages: Sequence[InputMessage], now: int, *, due: int = 0, blobs: Sequence[Blob] = ()
+        self,
+        messages: Sequence[InputMessage],
+        now: int,
+        *,
+        due: int = 0,
+        blobs: Sequence[Blob] = (),
+        tenant: str | None = None,
     ) -> list[Outcome]:
         letters = [_letter(message, now, due) for message in messages]
-        if blobs:
-            kept = [(blob.digest, _exact(blob.data)) for blob in blobs]
-            for digest, data in kept:
-                self._keep(self._blobs, digest, data)
-        outcomes = [self._deliver(letter, digest, now) for letter, digest in letters]
+        kept = [(blob.digest, _exact(blob.data)) for blob in blobs]
+        return self._put(letters, kept, now, tenant)
+
+    def _put(
+        self,
+        letters: Iterable[tuple[Letter, bytes]],
+        kept: Iterable[tuple[bytes, bytes]],
+        now: int,
+        tenant: str | None,
+    ) -> list[Outcome]:
+        for digest, data in kept:
+            self._keep(self._blobs, digest, data)
+        outcomes = [self._deliver(letter, digest, now, tenant) for letter, digest in letters]
         self._tell()
         return outcomes
 
-    async def claim(self, owner: Owner, now: int, limit: int, *, threads: Sequence[str] | None = None) -> list[Claim]:
+    async def claim(
+        self, owner: Owner, now: int, limit: int, *, threads: Sequence[str] | None = None, tenant: str | None = None
+    ) -> list[Claim]:
         engine = self._register(owner, now)
         self._find_silent(now)
-        chosen = self._most_urgent(now, limit) if threads is None else self._among(threads, now, limit)
+        chosen = self._most_urgent(now, limit, tenant) if threads is None else self._among(threads, now, limit, tenant)
         return [self._grant(thread, engine, now) for thread in chosen]
 
     async def take(self, claim: Claim, now: int) -> tuple[Delivered, ...]:
@@ -151,7 +174,7 @@ class MemoryStore(MemoryBeside, MemoryMoves):
         for digest, data in kept:
             self._keep(self._blobs, digest, data)
         for request_id in commit.settled:
-            self._settle(request_id)
+            self._settle(request_id, thread.thread_id)
         for request_id, row in owed:
             self._owe(thread, owner, request_id, row)
         if made:
@@ -164,7 +187,7 @@ class MemoryStore(MemoryBeside, MemoryMoves):
             thread.owner = None
         self._schedule(thread, at)
         for letter, digest in letters:
-            self._deliver(letter, digest, at, sent=True)
+            self._deliver(letter, digest, at, thread.tenant, sent=True)
         if self._news:
             self._tell()
 
@@ -217,19 +240,21 @@ class MemoryStore(MemoryBeside, MemoryMoves):
                 self._effects[request_id] = msgspec.structs.replace(row, state="accepted")
                 self._let_go(row)
 
-    async def settle_effects(self, request_ids: Sequence[str]) -> None:
+    async def settle_effects(self, request_ids: Sequence[str], *, thread_id: str | None = None) -> None:
         for request_id in request_ids:
-            self._settle(request_id)
+            self._settle(request_id, thread_id)
 
     async def adopt_effects(
-        self, owner: Owner, now: int, limit: int, *, threads: Sequence[str] | None = None
+        self, owner: Owner, now: int, limit: int, *, threads: Sequence[str] | None = None, tenant: str | None = None
     ) -> list[EffectRow]:
         adopter = self._register(owner, now)
         self._find_silent(now)
         adopted: list[EffectRow] = []
         among = None if threads is None else self._with_trees(threads)
         for engine in [engine for engine in self._engines.values() if engine.silent]:
-            wanted = (one for one in engine.effects if self._may_be_adopted(self._effects[one].thread_id, among))
+            wanted = (
+                one for one in engine.effects if self._may_be_adopted(self._effects[one].thread_id, among, tenant)
+            )
             for request_id in list(islice(wanted, max(limit - len(adopted), 0))):
                 row = msgspec.structs.replace(self._effects[request_id], owner=adopter.engine_id)
                 self._effects[request_id] = row
@@ -272,11 +297,16 @@ class MemoryStore(MemoryBeside, MemoryMoves):
         thread = self._threads.get(thread_id)
         return [] if thread is None else [self._effects[request_id] for request_id in thread.effects]
 
-    async def accepted_effects(self, before: int, after: str = "", limit: int = 1_000) -> list[EffectRow]:
+    async def accepted_effects(
+        self, before: int, after: str = "", limit: int = 1_000, *, tenant: str | None = None
+    ) -> list[EffectRow]:
         wanted = (
             name
             for name, row in self._effects.items()
-            if row.state == "accepted" and row.created < before and name > after
+            if row.state == "accepted"
+            and row.created < before
+            and name > after
+            and (tenant is None or self._threads[row.thread_id].tenant == tenant)
         )
         return [self._effects[name] for name in heapq.nsmallest(limit, wanted)]
 
@@ -290,7 +320,9 @@ class MemoryStore(MemoryBeside, MemoryMoves):
         return [
             self._effects[request_id]
             for request_id, call_id in self._cancels.items()
-            if (work := self._effects.get(call_id)) is not None and work.owner == owner.engine_id
+            if (work := self._effects.get(call_id)) is not None
+            and work.owner == owner.engine_id
+            and work.thread_id == self._effects[request_id].thread_id
         ]
 
     async def list_threads(
@@ -367,9 +399,9 @@ class MemoryStore(MemoryBeside, MemoryMoves):
         if shelf.setdefault(digest, data) is data:
             self._bytes += len(data)
 
-    def _deliver(self, letter: Letter, digest: bytes, now: int, *, sent: bool = False) -> Outcome:
+    def _deliver(self, letter: Letter, digest: bytes, now: int, tenant: str | None, *, sent: bool = False) -> Outcome:
         thread = self._threads.get(letter.message.thread_id)
-        if thread is None:
+        if thread is None or (tenant is not None and thread.tenant != tenant):
             return Outcome.UNKNOWN
         if _has(thread.known, digest):
             return Outcome.DUPLICATE
@@ -458,25 +490,34 @@ class MemoryStore(MemoryBeside, MemoryMoves):
             if thread.wake is not None and thread.wake.ticket == ticket:
                 heapq.heappush(self._ready, (thread.wake.rank, ticket, thread))
 
-    def _most_urgent(self, now: int, limit: int) -> list[Thread]:
+    def _most_urgent(self, now: int, limit: int, tenant: str | None) -> list[Thread]:
         self._ripen(now)
         chosen: list[Thread] = []
+        others: list[_Entry] = []
         while self._ready and len(chosen) < limit:
-            _, ticket, thread = heapq.heappop(self._ready)
+            entry = heapq.heappop(self._ready)
+            _, ticket, thread = entry
             wake = thread.wake
             if wake is None or wake.ticket != ticket:
                 continue
-            if wake.moment <= now:
-                chosen.append(thread)
-            else:  # the caller's clock is behind the one by which the thread was ready
+            if wake.moment > now:  # the caller's clock is behind the one by which the thread was ready
                 heapq.heappush(self._timers, (wake.moment, ticket, thread))
+            elif tenant is not None and thread.tenant != tenant:
+                others.append(entry)
+            else:
+                chosen.append(thread)
+        for entry in others:
+            heapq.heappush(self._ready, entry)
         return chosen
 
-    def _among(self, names: Sequence[str], now: int, limit: int) -> list[Thread]:
+    def _among(self, names: Sequence[str], now: int, limit: int, tenant: str | None) -> list[Thread]:
         found = [
             (thread.wake.rank, thread.wake.ticket, thread)
             for thread in map(self._threads.get, self._with_trees(names))
-            if thread is not None and thread.wake is not None and thread.wake.moment <= now
+            if thread is not None
+            and thread.wake is not None
+            and thread.wake.moment <= now
+            and (tenant is None or thread.tenant == tenant)
         ]
         return [thread for _, _, thread in heapq.nsmallest(limit, found)]
 
@@ -530,8 +571,10 @@ class MemoryStore(MemoryBeside, MemoryMoves):
             if row.effect.kind == "cancel":
                 self._cancels[request_id] = row.effect.call_id
 
-    def _settle(self, request_id: str) -> None:
-        if (row := self._drop_effect(request_id)) is not None:
+    def _settle(self, request_id: str, thread_id: str | None) -> None:
+        row = self._effects.get(request_id)
+        if row is not None and thread_id in (None, row.thread_id):
+            self._drop_effect(request_id)
             thread = self._threads[row.thread_id]
             thread.effects = tuple(other for other in thread.effects if other != request_id)
 

@@ -21,6 +21,7 @@ from hibernaut.stores.archive import (
     ThreadRecord,
     ViewRecord,
     bounded,
+    check_brings,
     check_rest,
     contents_of,
     decode_effect,
@@ -66,8 +67,8 @@ class MemoryMoves(MemoryTrees):
     @abstractmethod
     def _restored(self, record: ThreadRecord, inbox: Sequence[tuple[MessageRecord, InputMessage]]) -> Thread: ...
 
-    async def freeze(self, root: str) -> int:
-        frozen = [thread for thread in self._tree(root) if thread.owner is not FROZEN]
+    async def freeze(self, root: str, *, tenant: str | None = None) -> int:
+        frozen = [thread for thread in self._tree(root, tenant) if thread.owner is not FROZEN]
         for thread in frozen:
             self._withdraw(thread)
             if thread.owner is not None:
@@ -82,8 +83,8 @@ class MemoryMoves(MemoryTrees):
                     self._orphan(request_id, row)
         return len(frozen)
 
-    async def thaw(self, root: str) -> int:
-        frozen = [thread for thread in self._tree(root) if thread.owner is FROZEN]
+    async def thaw(self, root: str, *, tenant: str | None = None) -> int:
+        frozen = [thread for thread in self._tree(root, tenant) if thread.owner is FROZEN]
         for thread in frozen:
             thread.owner = None
             self._schedule(thread)
@@ -121,6 +122,7 @@ class MemoryMoves(MemoryTrees):
         ]
         if taken := [effect.request_id for _, _, some in made for effect in some if effect.request_id in self._effects]:
             raise MalformedInput(f"the effect {taken[0]} is that of another thread here")
+        check_brings(tree.missing & (self._blobs.keys() | self._configs.keys()))
         # All that can fail stands above; from here on it is only moved to its place.
         for config in tree.configs:
             self._keep(self._configs, config.digest, config.body)
@@ -136,8 +138,8 @@ class MemoryMoves(MemoryTrees):
     async def keep_secret(self, secret: bytes) -> None:
         self._old_secrets[secret] = None
 
-    def _tree(self, root: str) -> list[Thread]:
-        if root not in self._threads or not self._trees.is_root(root):
+    def _tree(self, root: str, tenant: str | None = None) -> list[Thread]:
+        if not self._is_root(root, tenant):
             return []
         return [self._threads[name] for name in self._trees.members(root)]
 
@@ -145,8 +147,10 @@ class MemoryMoves(MemoryTrees):
         threads = self._tree(root)
         return all(thread.owner is FROZEN for thread in threads) and digest_of(self._records(threads)) == digest
 
-    def _may_be_adopted(self, thread_id: str, among: Container[str] | None) -> bool:
-        return (among is None or thread_id in among) and self._threads[thread_id].owner is not FROZEN
+    def _may_be_adopted(self, thread_id: str, among: Container[str] | None, tenant: str | None) -> bool:
+        thread = self._threads[thread_id]
+        is_meant = (among is None or thread_id in among) and tenant in (None, thread.tenant)
+        return is_meant and thread.owner is not FROZEN
 
     def _orphan(self, request_id: str, row: EffectRow) -> None:
         """Let an effect be nobody's."""

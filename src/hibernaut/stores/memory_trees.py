@@ -59,7 +59,7 @@ class MemoryTrees(ABC):
         return [self._row(thread) for thread in heapq.nsmallest(limit, found, attrgetter("updated", "thread_id"))]
 
     async def read_tree(self, root: str, *, living: bool = False) -> list[ThreadRow]:
-        if root not in self._threads or not self._trees.is_root(root):
+        if not self._is_root(root):
             return []
         tree = map(self._threads.__getitem__, self._trees.members(root))
         return [self._row(thread) for thread in tree if not (living and thread.status == "closed")]
@@ -70,8 +70,8 @@ class MemoryTrees(ABC):
     async def count_living(self, root: str) -> int:
         return self._trees.living(root)
 
-    async def delete(self, root: str, *, unchanged: bytes = b"") -> int:
-        if root not in self._threads or not self._trees.is_root(root):
+    async def delete(self, root: str, *, unchanged: bytes = b"", tenant: str | None = None) -> int:
+        if not self._is_root(root, tenant):
             return 0
         if unchanged and not self._is_unchanged(root, unchanged):
             return 0
@@ -104,6 +104,10 @@ class MemoryTrees(ABC):
     def _has_origin(self, fork_of: str, tenant: str) -> bool:
         origin = self._threads.get(fork_of)
         return origin is not None and origin.tenant == tenant
+
+    def _is_root(self, root: str, tenant: str | None = None) -> bool:
+        thread = self._threads.get(root)
+        return thread is not None and tenant in (None, thread.tenant) and self._trees.is_root(root)
 
     def _row(self, thread: Thread) -> ThreadRow:
         name = thread.thread_id

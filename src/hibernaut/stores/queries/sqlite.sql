@@ -7,10 +7,10 @@
 -- name: find_thread
 SELECT id, status, lane, rank, wake,
     (SELECT max(place) FROM inbox WHERE place > thread.id << 32 AND place < (thread.id + 1) << 32)
-FROM thread WHERE thread_id = ?1;
+FROM thread WHERE thread_id = ?1 AND (?2 IS NULL OR tenant = ?2);
 
 -- name: find_claimed
-SELECT id, lane, version, status, continues FROM thread WHERE thread_id = ?1 AND token = ?2 AND lane > 0;
+SELECT id, lane, version, status, continues, tenant FROM thread WHERE thread_id = ?1 AND token = ?2 AND lane > 0;
 
 -- name: find_parent
 SELECT id, coalesce(root, id), tenant FROM thread WHERE thread_id = ?1;
@@ -119,17 +119,18 @@ SELECT id, status, continues FROM thread WHERE lane = -1 AND rank <= ?1;
 -- name: ready
 -- A thread's rank is at most ?3 (the greatest penalty) above its wake, so nobody beyond that is ready.
 SELECT rank, id, thread_id, token, tries, version, status FROM thread
-WHERE lane = ?1 AND rank <= ?2 + ?3 AND wake <= ?2 ORDER BY rank LIMIT ?4;
+WHERE lane = ?1 AND rank <= ?2 + ?3 AND wake <= ?2 AND (?5 IS NULL OR tenant = ?5) ORDER BY rank LIMIT ?4;
 
 -- name: ready_among
 -- The names come as bytes, since as texts they would end at a NUL.
 -- A root stands for its whole tree.
 SELECT rank, id, thread_id, token, tries, version, status, lane FROM thread
 WHERE thread_id IN (SELECT CAST(value AS TEXT) FROM carray(?1)) AND lane IS NOT NULL AND wake <= ?2
+AND (?3 IS NULL OR tenant = ?3)
 UNION
 SELECT rank, id, thread_id, token, tries, version, status, lane FROM thread
 WHERE root IN (SELECT id FROM thread WHERE thread_id IN (SELECT CAST(value AS TEXT) FROM carray(?1)))
-AND root IS NOT NULL AND status < 3 AND lane IS NOT NULL AND wake <= ?2;
+AND root IS NOT NULL AND status < 3 AND lane IS NOT NULL AND wake <= ?2 AND (?3 IS NULL OR tenant = ?3);
 
 -- name: grant
 UPDATE thread SET lane = ?1, token = token + 1, tries = tries + 1 WHERE id IN carray(?2);
@@ -209,16 +210,20 @@ UPDATE outbox SET state = 2 WHERE request_id = ?1;
 -- name: settle_effect
 DELETE FROM outbox WHERE request_id = ?1;
 
+-- name: settle_effect_of
+DELETE FROM outbox WHERE request_id = ?1 AND thread = ?2;
+
 -- name: unfinished_effects
 SELECT outbox.id, effect, thread_id, state, '', outbox.created FROM outbox JOIN thread ON thread.id = outbox.thread
-WHERE engine = ?1 AND state < 2 AND lane IS NOT -2 ORDER BY outbox.id LIMIT ?2;
+WHERE engine = ?1 AND state < 2 AND lane IS NOT -2 AND (?3 IS NULL OR tenant = ?3) ORDER BY outbox.id LIMIT ?2;
 
 -- name: unfinished_effects_among
 -- Those of some threads; a root stands for its whole tree.
 SELECT outbox.id, effect, thread.thread_id, state, '', outbox.created
 FROM outbox JOIN thread ON thread.id = outbox.thread LEFT JOIN thread AS top ON top.id = thread.root
 WHERE engine = ?1 AND state < 2 AND thread.lane IS NOT -2
-AND coalesce(top.thread_id, thread.thread_id) IN (SELECT CAST(value AS TEXT) FROM carray(?3))
+AND coalesce(top.thread_id, thread.thread_id) IN (SELECT CAST(value AS TEXT) FROM carray(?4))
+AND (?3 IS NULL OR thread.tenant = ?3)
 ORDER BY outbox.id LIMIT ?2;
 
 -- name: adopt_effect
@@ -264,12 +269,14 @@ WHERE thread_id = ?1 ORDER BY outbox.id;
 -- name: accepted_effects
 SELECT outbox.id, effect, thread_id, state, engine_id, outbox.created
 FROM outbox JOIN thread ON thread.id = outbox.thread LEFT JOIN engine ON engine.id = outbox.engine
-WHERE state = 2 AND outbox.created < ?1 AND request_id > ?2 ORDER BY request_id LIMIT ?3;
+WHERE state = 2 AND outbox.created < ?1 AND request_id > ?2 AND (?4 IS NULL OR tenant = ?4)
+ORDER BY request_id LIMIT ?3;
 
 -- name: cancellations
 -- An "invoke" has the id of its call.
 SELECT outbox.id, outbox.effect, thread_id, outbox.state, engine_id, outbox.created
-FROM outbox INDEXED BY outbox_cancels JOIN outbox AS work ON work.request_id = outbox.cancels
+FROM outbox INDEXED BY outbox_cancels
+JOIN outbox AS work ON work.request_id = outbox.cancels AND work.thread = outbox.thread
 JOIN thread ON thread.id = outbox.thread LEFT JOIN engine ON engine.id = outbox.engine
 WHERE outbox.cancels IS NOT NULL AND work.engine = (SELECT id FROM engine WHERE engine_id = ?1) ORDER BY outbox.id;
 
@@ -329,7 +336,7 @@ SELECT id FROM (
 -- Trees
 
 -- name: find_root
-SELECT id, status FROM thread WHERE thread_id = ?1 AND root IS NULL;
+SELECT id, status FROM thread WHERE thread_id = ?1 AND root IS NULL AND (?2 IS NULL OR tenant = ?2);
 
 -- name: descendants
 SELECT id FROM thread WHERE root = ?1 ORDER BY id;

@@ -21,6 +21,7 @@ from hibernaut.stores.archive import (
     TreeContents,
     ViewRecord,
     bounded,
+    check_brings,
     check_rest,
     digest_of,
     no_origin,
@@ -42,9 +43,9 @@ PIECE = 200
 _effect_decoder = decoder_of(Effect)
 
 
-def freeze(tx: Transaction, root: str) -> int:
+def freeze(tx: Transaction, root: str, tenant: str | None) -> int:
     """Let nothing run in a tree; return how many threads were not frozen before."""
-    threads = members(tx, root)
+    threads = members(tx, root, tenant)
     if not threads:
         return 0
     numbers = apsw.carray(array("q", threads))
@@ -54,9 +55,9 @@ def freeze(tx: Transaction, root: str) -> int:
     return frozen
 
 
-def thaw(tx: Transaction, root: str) -> int:
+def thaw(tx: Transaction, root: str, tenant: str | None) -> int:
     """Let a frozen tree go on; return how many threads were frozen."""
-    threads = members(tx, root)
+    threads = members(tx, root, tenant)
     frozen = tx.rows("frozen", (apsw.carray(array("q", threads)),)) if threads else []
     for thread, status, continues, thread_id in frozen:
         urgency = reschedule(tx, thread, status, continues)
@@ -81,9 +82,9 @@ def export_tree(tx: Transaction, root: str, now: int, find_dead: DeadFinder) -> 
     return bounded(_records(tx, threads))
 
 
-def delete_unchanged(tx: Transaction, root: str, digest: bytes) -> int:
+def delete_unchanged(tx: Transaction, root: str, digest: bytes, tenant: str | None) -> int:
     """Remove a tree that is frozen and whose records have this digest; return how many threads went."""
-    threads = members(tx, root)
+    threads = members(tx, root, tenant)
     if not threads or tx.first("not_frozen", (apsw.carray(array("q", threads)),)) is not None:
         return 0
     return delete(tx, root) if digest_of(_records(tx, threads)) == digest else 0
@@ -130,6 +131,9 @@ def import_tree(tx: Transaction, tree: TreeContents) -> int:
     effects = [record.request_id.encode() for one in tree.threads for record in one.effects]
     if effects and (there := tx.first("existing_effect", (apsw.carray(tuple(effects)),))) is not None:
         raise MalformedInput(f"the effect {there[0]} is that of another thread here")
+    if tree.missing:
+        missing = apsw.carray(tuple(tree.missing))
+        check_brings(digest for (digest,) in tx.rows("configs_of", (missing,)) + tx.rows("blobs_of", (missing,)))
     for config in tree.configs:
         tx.run("add_config", (config.digest, config.body))
     for blob in tree.blobs:

@@ -39,9 +39,9 @@ def read_effects(tx: Transaction, thread_id: str | None) -> list[Any]:
     return tx.rows("read_effects") if thread_id is None else tx.rows("read_effects_of_thread", (thread_id,))
 
 
-def accepted_effects(tx: Transaction, before: int, after: str, limit: int) -> list[Any]:
+def accepted_effects(tx: Transaction, before: int, after: str, limit: int, tenant: str | None) -> list[Any]:
     """Return the rows of accepted effects that were made before that moment, those after a request id."""
-    return tx.rows("accepted_effects", (before, after, limit))
+    return tx.rows("accepted_effects", (before, after, limit, tenant))
 
 
 def living_engines(tx: Transaction, now: int, find_dead: DeadFinder) -> list[str]:

@@ -86,18 +86,24 @@ class Digested(NamedTuple):
 # The door
 
 
-def create(tx: Transaction, threads: Sequence[NewThread], letters: Sequence[Letter]) -> list[Outcome]:
-    """Make threads, then deliver."""
+def create(
+    tx: Transaction,
+    threads: Sequence[NewThread],
+    letters: Sequence[Letter],
+    blobs: Sequence[Blob],
+    tenant: str | None,
+) -> list[Outcome]:
+    """Make threads, then put."""
     for thread in threads:
         _add(tx, thread)
-    return [_deliver(tx, letter) for letter in letters]
+    return put(tx, letters, blobs, tenant)
 
 
-def put(tx: Transaction, letters: Sequence[Letter], blobs: Sequence[Blob]) -> list[Outcome]:
+def put(tx: Transaction, letters: Sequence[Letter], blobs: Sequence[Blob], tenant: str | None) -> list[Outcome]:
     """Keep blobs, then deliver."""
     for blob in blobs:
         tx.run("add_blob", (blob.digest, blob.data))
-    return [_deliver(tx, letter) for letter in letters]
+    return [_deliver(tx, letter, tenant) for letter in letters]
 
 
 def _add(tx: Transaction, new: NewThread, tenant: str | None = None) -> None:
@@ -119,9 +125,9 @@ def find_origin(tx: Transaction, fork_of: str, tenant: str) -> int | None:
     return found[0] if found is not None and found[2] == tenant else None
 
 
-def _deliver(tx: Transaction, letter: Letter, *, sent: bool = False) -> Outcome:
+def _deliver(tx: Transaction, letter: Letter, tenant: str | None, *, sent: bool = False) -> Outcome:
     thread_id, message_id, digest, urgency, due, accepted, body = letter
-    found = tx.first("find_thread", (thread_id,))
+    found = tx.first("find_thread", (thread_id, tenant))
     if found is None:
         return Outcome.UNKNOWN
     thread, status, lane, rank, wake, last = found
@@ -182,7 +188,13 @@ class DeadFinder:
 
 
 def claim(
-    tx: Transaction, owner: Owner, now: int, limit: int, among: Sequence[str] | None, find_dead: DeadFinder
+    tx: Transaction,
+    owner: Owner,
+    now: int,
+    limit: int,
+    among: Sequence[str] | None,
+    tenant: str | None,
+    find_dead: DeadFinder,
 ) -> list[Granted]:
     """Claim ready threads."""
     engine, beaten = _engine(tx, owner, now)
@@ -190,22 +202,22 @@ def claim(
         reschedule(tx, thread, status, continues)
     lanes = (QUEUE, *find_dead(tx, "claimants", engine, now))
     limit = max(limit, 0)
-    ready = _most_urgent(tx, lanes, now, limit) if among is None else _among(tx, lanes, now, among)
+    ready = _most_urgent(tx, lanes, now, limit, tenant) if among is None else _among(tx, lanes, now, among, tenant)
     chosen = sorted(ready)[:limit]
     if beaten < now and (chosen or now - beaten >= BEAT_STALE):
         tx.rows("beat", (owner.engine_id, owner.process, now))
     return _grant(tx, engine, chosen, now) if chosen else []
 
 
-def _most_urgent(tx: Transaction, lanes: Iterable[int], now: int, limit: int) -> list[Any]:
-    return [row for lane in lanes for row in tx.rows("ready", (lane, now, GREATEST_PENALTY, limit))]
+def _most_urgent(tx: Transaction, lanes: Iterable[int], now: int, limit: int, tenant: str | None) -> list[Any]:
+    return [row for lane in lanes for row in tx.rows("ready", (lane, now, GREATEST_PENALTY, limit, tenant))]
 
 
-def _among(tx: Transaction, lanes: Iterable[int], now: int, names: Iterable[str]) -> list[Any]:
+def _among(tx: Transaction, lanes: Iterable[int], now: int, names: Iterable[str], tenant: str | None) -> list[Any]:
     wanted = tuple({name.encode() for name in names})
     if not wanted:
         return []
-    return [row for *row, lane in tx.rows("ready_among", (apsw.carray(wanted), now)) if lane in lanes]
+    return [row for *row, lane in tx.rows("ready_among", (apsw.carray(wanted), now, tenant)) if lane in lanes]
 
 
 def _grant(tx: Transaction, engine: int, chosen: Sequence[Any], now: int) -> list[Granted]:
@@ -238,7 +250,7 @@ def _due_messages(tx: Transaction, thread: int, status: int, now: int) -> list[S
 
 def take(tx: Transaction, claim: Claim, now: int) -> list[StoredMessage]:
     """Return what the claim would hand over now."""
-    thread, _, _, status, _ = _held(tx, claim)
+    thread, _, _, status, _, _ = _held(tx, claim)
     return _due_messages(tx, thread, status, now)
 
 
@@ -256,7 +268,7 @@ def commit(tx: Transaction, claim: Claim, digested: Digested, *, keep: bool) -> 
     """Apply a round."""
     change = digested.commit
     at, status = change.at, STATUSES.index(change.status)
-    thread, engine, version, _, _ = _held(tx, claim)
+    thread, engine, version, _, _, tenant = _held(tx, claim)
     if change.version != version + 1 or change.thread_id != claim.thread_id:
         raise StaleClaim(f"{claim.thread_id!r} has version {version}; {change.version} does not follow it")
     tx.run("add_commit", (thread, change.version, change.page, change.receipt))
@@ -265,13 +277,11 @@ def commit(tx: Transaction, claim: Claim, digested: Digested, *, keep: bool) -> 
         tx.run("add_blob", (blob.digest, blob.data))
     _change_inbox(tx, thread, digested)
     for request_id in change.settled:
-        tx.run("settle_effect", (request_id,))
+        tx.run("settle_effect_of", (request_id, thread))
     for request_id, effect, cancels in digested.effects:
         tx.run("add_effect", (engine, thread, at, request_id, effect, cancels))
-    if change.spawned:
-        _, _, tenant = tx.first("find_parent", (claim.thread_id,))
-        for new in change.spawned:
-            _add(tx, new, tenant)
+    for new in change.spawned:
+        _add(tx, new, tenant)
     continues = at if change.continues else None
     rank, wake, urgency = _moments(tx, thread, status, continues)
     lane = engine if keep else _lane(wake)
@@ -280,7 +290,7 @@ def commit(tx: Transaction, claim: Claim, digested: Digested, *, keep: bool) -> 
     if lane == QUEUE:
         tx.hints.append((claim.thread_id, urgency))
     for letter in digested.letters:
-        _deliver(tx, letter, sent=True)
+        _deliver(tx, letter, tenant, sent=True)
 
 
 def _change_inbox(tx: Transaction, thread: int, digested: Digested) -> None:
@@ -301,7 +311,7 @@ def _change_inbox(tx: Transaction, thread: int, digested: Digested) -> None:
 def release(tx: Transaction, claim: Claim, not_before: int) -> None:
     """Give a claim back."""
     try:
-        thread, _, _, status, continues = _held(tx, claim)
+        thread, _, _, status, continues, _ = _held(tx, claim)
     except StaleClaim:
         return
     rank, wake, urgency = _moments(tx, thread, status, continues)
@@ -392,14 +402,24 @@ def accept_effects(tx: Transaction, request_ids: Iterable[str]) -> None:
         tx.run("accept_effect", (request_id,))
 
 
-def settle_effects(tx: Transaction, request_ids: Iterable[str]) -> None:
+def settle_effects(tx: Transaction, request_ids: Iterable[str], thread_id: str | None) -> None:
     """Remove effects."""
-    for request_id in request_ids:
-        tx.run("settle_effect", (request_id,))
+    if thread_id is None:
+        for request_id in request_ids:
+            tx.run("settle_effect", (request_id,))
+    elif (found := tx.first("find_status", (thread_id,))) is not None:
+        for request_id in request_ids:
+            tx.run("settle_effect_of", (request_id, found[0]))
 
 
 def adopt_effects(
-    tx: Transaction, owner: Owner, now: int, limit: int, threads: Sequence[str] | None, find_dead: DeadFinder
+    tx: Transaction,
+    owner: Owner,
+    now: int,
+    limit: int,
+    threads: Sequence[str] | None,
+    tenant: str | None,
+    find_dead: DeadFinder,
 ) -> list[Any]:
     """Take over effects of dead engines; return their rows as they were."""
     engine, _ = _engine(tx, owner, now)
@@ -407,10 +427,10 @@ def adopt_effects(
     for dead in find_dead(tx, "performers", engine, now):
         left = max(limit - len(adopted), 0)
         if threads is None:
-            adopted += tx.rows("unfinished_effects", (dead, left))
+            adopted += tx.rows("unfinished_effects", (dead, left, tenant))
         else:
             names = apsw.carray(tuple({name.encode() for name in threads}))
-            adopted += tx.rows("unfinished_effects_among", (dead, left, names)) if threads else []
+            adopted += tx.rows("unfinished_effects_among", (dead, left, tenant, names)) if threads else []
     for row in adopted:
         tx.run("adopt_effect", (row[0], engine))
     return sorted(adopted)

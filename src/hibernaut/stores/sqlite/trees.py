@@ -21,7 +21,7 @@ EVERYTHING = (0, (1 << 63) - 1)
 
 def read_tree(tx: Transaction, root: str, *, living: bool) -> list[Any]:
     """Return the rows of a tree in the order its threads were made."""
-    found = tx.first("find_root", (root,))
+    found = tx.first("find_root", (root, None))
     if found is None:
         return []
     number, status = found
@@ -48,9 +48,9 @@ def _rows(tx: Transaction, threads: Sequence[int]) -> list[Any]:
     return [found[thread] for thread in threads]
 
 
-def members(tx: Transaction, root: str) -> list[int]:
+def members(tx: Transaction, root: str, tenant: str | None = None) -> list[int]:
     """Return the numbers of a root and its descendants, in the order they were made; none if there is no such root."""
-    found = tx.first("find_root", (root,))
+    found = tx.first("find_root", (root, tenant))
     return [] if found is None else [found[0], *(thread for (thread,) in tx.rows("descendants", (found[0],)))]
 
 
@@ -60,10 +60,10 @@ def read_forks(tx: Transaction, root: str) -> list[str]:
     return [name for (name,) in tx.rows("forks", (apsw.carray(array("q", threads)),))] if threads else []
 
 
-def delete(tx: Transaction, root: str) -> int:
+def delete(tx: Transaction, root: str, tenant: str | None = None) -> int:
     """Remove a tree; return how many threads went."""
-    threads = members(tx, root)
-    if forks := read_forks(tx, root):
+    threads = members(tx, root, tenant)
+    if threads and (forks := read_forks(tx, root)):
         raise HasForks(root, forks)
     return _remove(tx, threads) if threads else 0
 
