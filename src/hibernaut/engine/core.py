@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 
 from hibernaut.clock import Clock
@@ -31,7 +30,7 @@ RECONCILE = "reconcile"
 """The note in which an operator wishes that engines ask tool servers after all calls, now. Its value is the wish's."""
 
 ADOPT_AT_ONCE = 100
-"""Orphaned effects that are taken over in one transaction."""
+"""Orphaned effects that are taken over in one transaction, and settled at the same time."""
 
 
 class Engine:
@@ -72,7 +71,7 @@ class Engine:
         self._only = only
         self._note_due = note_due
         self._unreleased: list[tuple[Claim, int]] = []
-        self._orphans: deque[EffectRow] = deque()
+        self._orphans: list[EffectRow] = []
 
     async def slice(self, claim: Claim, streaming: Callable[[str], None] | None = None) -> None:
         """Run a claimed slice. Whatever goes wrong with it stays with its thread."""
@@ -107,18 +106,22 @@ class Engine:
             logger.exception("thread %s could not be given back; trying again", claim.thread_id)
             self._unreleased.append((claim, not_before))
 
-    async def upkeep(self) -> None:
-        """Give back what could not be given back, take over what the dead left, and say that this engine lives."""
+    async def upkeep(self, most: int = 0) -> bool:
+        """Give back what could not be given back, take over what the dead left, and say that this engine lives.
+
+        Of what they left at most so many effects, 0 for all; tells whether these were all.
+        """
         await self.store.beat(self.owner, self.clock.now())
         while self._unreleased:
             claim, not_before = self._unreleased[-1]
             await self.store.release(claim, not_before)
             self._note_due(not_before)
             self._unreleased.pop()
-        await self.adopt()
+        all_taken = await self.adopt(most)
         self.dispatcher.look_after_cancellations()
         if self._keeps:
             await self._look_after_servers()
+        return all_taken
 
     async def _look_after_servers(self) -> None:
         now, wish = self.clock.now(), await self.store.read_note(RECONCILE)
@@ -131,18 +134,32 @@ class Engine:
             self.dispatcher.look_after_servers(now - OLD_CALL if self._looked else now + 1)
             self._looked = now
 
-    async def adopt(self) -> None:
-        """Take over the effects of engines that died."""
-        while True:
-            while self._orphans:
-                # They are this engine's from now on, so one that cannot be settled yet must not be forgotten.
-                await self.dispatcher.settle_orphan(self._orphans[0])
-                self._orphans.popleft()
-            self._orphans += await self.store.adopt_effects(
-                self.owner, self.clock.now(), ADOPT_AT_ONCE, threads=self._only
-            )
-            if not self._orphans:
-                return
+    async def adopt(self, most: int = 0) -> bool:
+        """Take over the effects of engines that died, up to `most` (0: all); tell whether these were all.
+
+        Raises:
+            StoreError: not all could be settled. Those that could not are kept for the next time.
+        """
+        problems: list[BaseException] = []
+        # They are this engine's from now on, so one that could not be settled must not be forgotten.
+        rows, self._orphans = self._orphans, []
+        taken = 0
+        while rows or (rows := await self._adopt_some()):
+            ends = await asyncio.gather(*map(self.dispatcher.settle_orphan, rows), return_exceptions=True)
+            for row, problem in zip(rows, ends, strict=True):
+                if problem is not None:
+                    self._orphans.append(row)
+                    problems.append(problem)
+            taken += len(rows)
+            if most and taken >= most:
+                break
+            rows = []
+        if problems:
+            raise problems[0]
+        return not rows
+
+    async def _adopt_some(self) -> list[EffectRow]:
+        return await self.store.adopt_effects(self.owner, self.clock.now(), ADOPT_AT_ONCE, threads=self._only)
 
     async def leave(self) -> None:
         """Say that this engine ends. Should the store not hear it, others find out by themselves."""

@@ -247,6 +247,9 @@ class Dispatcher:
     async def _run(self, one: _Invocation) -> None:
         if self._running.get(one.work.effect.request_id) is not one:  # it was cancelled before it began
             return
+        if self._ending:
+            self._over(one)
+            return
         one.task = asyncio.current_task()
         try:
             await self._invoke(one.work, started=one.started)

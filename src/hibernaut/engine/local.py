@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from hibernaut.clock import Clock
-from hibernaut.engine.core import Engine
+from hibernaut.engine.core import ADOPT_AT_ONCE, Engine
 from hibernaut.engine.live import LiveFeed
 from hibernaut.engine.servers import Remote
 from hibernaut.engine.workers import Workers
@@ -88,6 +88,7 @@ class LocalEngine:
         self._slices: dict[str, _Slice] = {}
         self._poked: set[str] = set()
         self._worked = 0
+        self._recovered = False
         self._wake = asyncio.Event()
         self._quiet = asyncio.Event()
         self._stopping = asyncio.Event()
@@ -105,7 +106,7 @@ class LocalEngine:
         return self._engine
 
     async def started(self) -> None:
-        """Return when the engine has taken over what was left and claims threads."""
+        """Return when the engine has taken over what was left, or the first of much, and claims threads."""
         await self._started.wait()
 
     def stop(self) -> None:
@@ -142,7 +143,7 @@ class LocalEngine:
                     on_rest=self._wake.set,
                     remote=self._remote,
                 )
-                await self._engine.upkeep()
+                self._recovered = await self._engine.upkeep(ADOPT_AT_ONCE)
                 await self._look_ahead()
                 upkeep = [group.create_task(self._keep_up()), group.create_task(self._look_around())]
                 self._started.set()
@@ -172,7 +173,7 @@ class LocalEngine:
                 workers.put(new)
             if len(claims) == free and free:
                 continue
-            if not self._wake.is_set() and not self._slices and not self.engine.dispatcher.running:
+            if self._recovered and not self._wake.is_set() and not self._slices and not self.engine.dispatcher.running:
                 self._quiet.set()
             await self._wake.wait()
 
@@ -276,11 +277,14 @@ class LocalEngine:
 
     async def _keep_up(self) -> None:
         while True:
-            await self._clock.sleep(UPKEEP_EVERY)
+            # Where dead engines left much, threads are claimed before all of it is taken over.
+            if self._recovered:
+                await self._clock.sleep(UPKEEP_EVERY)
             try:
-                await self.engine.upkeep()
+                self._recovered = await self.engine.upkeep(ADOPT_AT_ONCE)
             except StoreError:
                 logger.exception("upkeep failed; trying again in %d s", UPKEEP_EVERY // 1_000)
+                self._recovered = True
             self._wake.set()  # nobody says it when an engine that had threads has died
 
     async def _look_around(self) -> None:
