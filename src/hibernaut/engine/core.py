@@ -3,6 +3,8 @@
 import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from hibernaut.clock import Clock
 from hibernaut.engine.dispatcher import Dispatcher
@@ -10,10 +12,14 @@ from hibernaut.engine.launches import Launches
 from hibernaut.engine.live import LiveFeed
 from hibernaut.engine.servers import Remote
 from hibernaut.engine.slice import SliceRunner
-from hibernaut.errors import StaleClaim, StoreError
+from hibernaut.errors import StaleClaim, StoreBusy, StoreError
+from hibernaut.metrics import BUSY, STALE_CLAIM, Metrics
 from hibernaut.models.protocol import ModelSource
 from hibernaut.stores.protocol import Claim, EffectRow, Owner, Store
 from hibernaut.tools.tool import AnyTool
+
+if TYPE_CHECKING:
+    from hibernaut.engine.traces import Traces
 
 logger = logging.getLogger(__name__)
 
@@ -51,20 +57,37 @@ class Engine:
         note_due: Callable[[int], None] = lambda due: None,
         on_rest: Callable[[], None] = lambda: None,
         remote: Remote | None = None,
+        metrics: Metrics | None = None,
+        traces: "Traces | None" = None,
     ) -> None:
         self.store = store
         self.owner = owner
         self.clock = clock
+        self._metrics = metrics = metrics or Metrics()
+        self._began = clock.now()
         toolsets = None
         if remote is not None:
             from hibernaut.engine.toolsets import Toolsets  # noqa: PLC0415  # most programs have no tool servers
 
             toolsets = Toolsets(remote.servers, store)
         self.dispatcher = Dispatcher(
-            store, owner, tools, feed, clock, tasks, keeps=keeps, on_rest=on_rest, remote=remote, toolsets=toolsets
+            store,
+            owner,
+            tools,
+            feed,
+            clock,
+            tasks,
+            keeps=keeps,
+            on_rest=on_rest,
+            remote=remote,
+            toolsets=toolsets,
+            metrics=metrics,
+            traces=traces,
         )
         launches = Launches(store, tools, toolsets)
-        self.runner = SliceRunner(store, launches, models, self.dispatcher, feed, clock, note_due, toolsets)
+        self.runner = SliceRunner(
+            store, launches, models, self.dispatcher, feed, clock, note_due, toolsets, metrics, traces
+        )
         self._keeps = keeps
         self._looked = 0
         self._wish: bytes | None = None
@@ -78,15 +101,21 @@ class Engine:
         try:
             await self.runner.run(claim, streaming)
         except StaleClaim:
+            self._metrics.conflicts[STALE_CLAIM] += 1
             logger.info("thread %s was taken over by another engine", claim.thread_id)
-        except StoreError:
+        except StoreError as error:
             if await self._is_deleted(claim.thread_id):
                 logger.info("thread %s was deleted while it was at work", claim.thread_id)
                 return
+            if isinstance(error, StoreBusy):
+                self._metrics.conflicts[BUSY] += 1
+            else:
+                self._metrics.store_failures += 1
             logger.exception("the store failed in a slice of thread %s", claim.thread_id)
             await self._give_back(claim)
         except Exception:
             # One thread's defect must not end the engine: it is tried again a bounded number of times, then parked.
+            self._metrics.slices_failed += 1
             logger.exception("a slice of thread %s failed", claim.thread_id)
             await self._give_back(claim)
 
@@ -112,12 +141,16 @@ class Engine:
         Of what they left at most so many effects, 0 for all; tells whether these were all.
         """
         await self.store.beat(self.owner, self.clock.now())
+        await save_counts(self.store, self._metrics)
         while self._unreleased:
             claim, not_before = self._unreleased[-1]
             await self.store.release(claim, not_before)
             self._note_due(not_before)
             self._unreleased.pop()
         all_taken = await self.adopt(most)
+        if all_taken and self._began:
+            self._metrics.recovery.observe(self.clock.now() - self._began)
+            self._began = 0
         self.dispatcher.look_after_cancellations()
         if self._keeps:
             await self._look_after_servers()
@@ -151,6 +184,7 @@ class Engine:
                     self._orphans.append(row)
                     problems.append(problem)
             taken += len(rows)
+            self._metrics.adopted += len(rows)
             if most and taken >= most:
                 break
             rows = []
@@ -164,6 +198,22 @@ class Engine:
     async def leave(self) -> None:
         """Say that this engine ends. Should the store not hear it, others find out by themselves."""
         try:
+            with suppress(StoreError):  # it is of no use to others
+                await save_counts(self.store, self._metrics)
             await self.store.leave(self.owner)
         except StoreError:
             logger.exception("the store was not told that engine %s has ended", self.owner.engine_id)
+
+
+async def save_counts(store: Store, metrics: Metrics) -> None:
+    """Add what a process has counted to what is counted of the store for ever.
+
+    What is counted after the last time is lost when a process dies; nothing is ever counted twice.
+
+    Raises:
+        StoreError: nothing was added.
+    """
+    added, greatest = metrics.unsaved()
+    if added or greatest:
+        await store.add_counts(added, greatest)
+        metrics.saved(added, greatest)

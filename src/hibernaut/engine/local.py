@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -13,9 +14,13 @@ from hibernaut.engine.servers import Remote
 from hibernaut.engine.workers import Workers
 from hibernaut.errors import StoreError
 from hibernaut.messages.inputs import USER, Command, Delivered, UserText
+from hibernaut.metrics import Metrics
 from hibernaut.models.protocol import ModelSource
 from hibernaut.stores.protocol import DEAD_AFTER, Claim, Owner, Store
 from hibernaut.tools.tool import AnyTool
+
+if TYPE_CHECKING:
+    from hibernaut.engine.traces import Traces
 
 logger = logging.getLogger(__name__)
 
@@ -75,6 +80,8 @@ class LocalEngine:
         max_slices: int = MAX_SLICES,
         only: Sequence[str] | None = None,
         remote: Remote | None = None,
+        metrics: Metrics | None = None,
+        traces: "Traces | None" = None,
     ) -> None:
         self._store = store
         self._owner = owner
@@ -85,6 +92,8 @@ class LocalEngine:
         self._max_slices = max_slices
         self._only = only
         self._remote = remote
+        self._metrics = metrics
+        self._traces = traces
         self._slices: dict[str, _Slice] = {}
         self._poked: set[str] = set()
         self._worked = 0
@@ -142,6 +151,8 @@ class LocalEngine:
                     note_due=self._set_alarm,
                     on_rest=self._wake.set,
                     remote=self._remote,
+                    metrics=self._metrics,
+                    traces=self._traces,
                 )
                 self._recovered = await self._engine.upkeep(ADOPT_AT_ONCE)
                 await self._look_ahead()

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -11,24 +11,27 @@ from msgspec.structs import replace
 
 from hibernaut.clock import Clock
 from hibernaut.engine.compacting import Asking, Compactor, fit_sizes, pressure_on
+from hibernaut.engine.counting import count_round, due_since
 from hibernaut.engine.dispatcher import Dispatcher
 from hibernaut.engine.images import fit_images
 from hibernaut.engine.launches import Launch, Launches
 from hibernaut.engine.live import LiveFeed, LiveTurn
 from hibernaut.engine.transcripts import HotTranscript, Transcripts
 from hibernaut.engine.work import Work, work_for
-from hibernaut.errors import ConfigurationError, ModelError
+from hibernaut.errors import ConfigurationError, InvariantBroken, ModelError
 from hibernaut.kernel.commit import Disposition, Effect
 from hibernaut.kernel.compaction import Pressure, give_up
 from hibernaut.kernel.draft import Draft
 from hibernaut.kernel.fold import Failure, fold_failure, fold_interrupted, fold_turn, spawns
-from hibernaut.kernel.head import Head, decode_head
+from hibernaut.kernel.head import Head, LoadedHead, Status, decode_head
 from hibernaut.kernel.prepare import may_spawn, prepare
 from hibernaut.kernel.receipt import TurnCommit
 from hibernaut.kernel.seal import Asked, seal
 from hibernaut.kernel.turn import TurnBuffer
+from hibernaut.kernel.violations import begun_without_leave, works_though_stopped
 from hibernaut.messages.inputs import Command, Delivered
 from hibernaut.messages.stream import StreamPiece
+from hibernaut.metrics import Metrics
 from hibernaut.models.errors import ConnectionLost, ModelDefect, Refused
 from hibernaut.models.protocol import Model, ModelInfo, ModelRequest, ModelSource
 from hibernaut.stores.protocol import Claim, Store
@@ -37,6 +40,7 @@ from hibernaut.version import build
 
 if TYPE_CHECKING:
     from hibernaut.engine.toolsets import Toolsets
+    from hibernaut.engine.traces import Traces
 
 logger = logging.getLogger(__name__)
 
@@ -142,8 +146,14 @@ class SliceRunner:
         clock: Clock,
         note_due: Callable[[int], None],
         toolsets: "Toolsets | None" = None,
+        metrics: Metrics | None = None,
+        traces: "Traces | None" = None,
     ) -> None:
         self._store = store
+        self._metrics = metrics or Metrics()
+        self._traces = traces
+        self._since: dict[str, int] = {}
+        """Since when what a slice answers was due, by thread, until the model has said something."""
         self._toolsets = toolsets
         self._launches = launches
         self._models = models
@@ -173,17 +183,30 @@ class SliceRunner:
             self._feed.end(claim.thread_id)
             raise
         finally:
+            self._since.pop(claim.thread_id, None)
             if self._unborn:
                 self._unborn.pop(claim.thread_id, None)
 
     async def _slice(self, claim: Claim, streaming: Callable[[str], None] | None) -> None:
         loaded = decode_head(claim.head)
+        if self._traces is None:
+            await self._rounds(claim, loaded, streaming)
+        else:
+            with self._traces.slice(claim, loaded.head) as span:
+                await self._rounds(claim, loaded, streaming)
+                span.note("hibernaut.status", loaded.head.status)
+
+    async def _rounds(self, claim: Claim, loaded: LoadedHead, streaming: Callable[[str], None] | None) -> None:
         head = loaded.head
         launch = await self._launches.get(head)
         inputs: Sequence[Delivered] = claim.messages
+        metrics = self._metrics
+        due = due_since(head.status, inputs)
+        if due:
+            self._since[head.thread_id] = due
         rounds = launch.config.options.max_rounds
         for number in range(1, rounds + 1):
-            started = self._clock.now()
+            started, was = self._clock.now(), head.status
             draft = _give_up(head, inputs, claim.tries, launch, started) if claim.tries > MAX_TRIES else None
             family = await self._family(head) if any(map(_may_spawn, inputs)) else 0
             wanted = await self._launches.authorities(head, inputs) if any(map(_authorizes, inputs)) else None
@@ -194,6 +217,7 @@ class SliceRunner:
                 await self._ask(one, draft, launch, claim.token << 8 | number, streaming)
             if head.status == "closed":
                 await self._dispose_of_the_rest(draft)
+            self._check(was, inputs, draft, one.asked.turn)
             commit = seal(draft, one.asked, started=started, now=draft.now, build=build(), extra=loaded.extra)
             owed: Sequence[Effect] = commit.effects
             inline = [effect for effect in owed if _is_inline(draft, effect)] if owed and number < rounds else ()
@@ -202,10 +226,15 @@ class SliceRunner:
             if self._unborn:
                 self._unborn.pop(head.thread_id, None)
             self._follow(one, draft, len(commit.page))
+            count_round(metrics, was, draft, one.asked, gave_up=claim.tries > MAX_TRIES)
+            if due:
+                metrics.resumed.observe(max(self._clock.now() - due, 0))
+                due = 0
             if owed:
                 owed = [effect for effect in owed if effect not in inline]
                 self._dispatcher.perform(self._work(owed, draft, launch))
             if not again:
+                metrics.slices += 1
                 return
             if inline:
                 await self._perform_inline(self._work(inline, draft, launch), draft, streaming)
@@ -213,6 +242,20 @@ class SliceRunner:
             inputs = await self._store.take(claim, self._clock.now())
             if draft.reauthorized:
                 launch = await self._launches.get(head)
+
+    def _check(self, was: Status, inputs: Sequence[Delivered], draft: Draft, turn: TurnCommit) -> None:
+        """Refuse to commit what breaks the contract, whatever the rules say.
+
+        Raises:
+            InvariantBroken: it does.
+        """
+        head = draft.head
+        if (was != "open" or head.status == "stopped") and works_though_stopped(was, inputs, draft, turn):
+            self._metrics.stop_violations += 1
+            raise InvariantBroken(f"thread {head.thread_id} is {was}, and its slice would have worked all the same")
+        if draft.effects and (calls := begun_without_leave(draft)):
+            self._metrics.approval_misbindings += len(calls)
+            raise InvariantBroken(f"thread {head.thread_id} would have begun {', '.join(calls)} without leave")
 
     async def _dispose_of_the_rest(self, draft: Draft) -> None:
         """Give what still waits in the inbox of a thread that ends its disposition; nobody will come for it."""
@@ -397,17 +440,29 @@ class SliceRunner:
         streaming: Callable[[str], None] | None,
     ) -> str:
         """Read the stream into `live.pieces`; return why it was stopped, "" if it was not."""
-        thread_id, feed, received = live.thread_id, self._feed, live.pieces
+        if self._traces is None:
+            return await self._read_stream(model, request, live, draft, streaming)
+        with self._traces.completion(request, model.info) as span:
+            reason = await self._read_stream(model, request, live, draft, streaming)
+            span.finish(live.pieces, reason)
+            return reason
+
+    async def _read_stream(
+        self,
+        model: Model,
+        request: ModelRequest,
+        live: LiveTurn,
+        draft: Draft,
+        streaming: Callable[[str], None] | None,
+    ) -> str:
+        thread_id, received = live.thread_id, live.pieces
         stream = self.streams[thread_id] = LiveStream(received, draft.now, draft.dispositions)
         whole, pieces = False, None
         try:
             pieces = model.stream(request)
             if streaming is not None:
                 streaming(thread_id)
-            async for piece in pieces:
-                received.append(piece)
-                if feed.observers:
-                    feed.moved(thread_id)
+            await self._receive(pieces, thread_id, received)
             whole = True
         except asyncio.CancelledError as error:
             if not stream.was_stopped():
@@ -429,6 +484,17 @@ class SliceRunner:
         if whole and stream.reason:
             stream.was_stopped()  # the provider swallowed the cancellation and went on
         return stream.reason
+
+    async def _receive(
+        self, pieces: AsyncGenerator[StreamPiece, None], thread_id: str, received: list[StreamPiece]
+    ) -> None:
+        feed = self._feed
+        async for piece in pieces:
+            if not received and (since := self._since.pop(thread_id, 0)):
+                self._metrics.first_piece.observe(max(self._clock.now() - since, 0))
+            received.append(piece)
+            if feed.observers:
+                feed.moved(thread_id)
 
 
 def _give_up(head: Head, inputs: Sequence[Delivered], tries: int, launch: Launch, now: int) -> Draft | None:

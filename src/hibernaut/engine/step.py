@@ -6,6 +6,7 @@ are worked on inside the step, and what stays open (deferred calls, timers) is o
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -15,9 +16,13 @@ from hibernaut.engine.live import LiveFeed
 from hibernaut.engine.servers import Remote
 from hibernaut.errors import StoreError
 from hibernaut.messages.inputs import InputMessage
+from hibernaut.metrics import Metrics
 from hibernaut.models.protocol import ModelSource
 from hibernaut.stores.protocol import Outcome, Owner, Store
 from hibernaut.tools.tool import AnyTool
+
+if TYPE_CHECKING:
+    from hibernaut.engine.traces import Traces
 
 MAX_SLICES_AT_ONCE = 64
 """Slices of one step that run at the same time."""
@@ -45,6 +50,8 @@ class StepEngine:
         feed: LiveFeed,
         clock: Clock,
         remote: Remote | None = None,
+        metrics: Metrics | None = None,
+        traces: "Traces | None" = None,
     ) -> None:
         self._store = store
         self._tools = tools
@@ -52,6 +59,8 @@ class StepEngine:
         self._feed = feed
         self._clock = clock
         self._remote = remote
+        self._metrics = metrics
+        self._traces = traces
 
     async def step(self, owner: Owner, messages: Sequence[InputMessage], *, due: bool = True) -> StepResult:
         """Store the messages, then run their threads until they rest.
@@ -77,6 +86,8 @@ class StepEngine:
                 group,
                 keeps=False,
                 remote=self._remote,
+                metrics=self._metrics,
+                traces=self._traces,
             )
             try:
                 await self._drive(engine, only)

@@ -225,6 +225,11 @@ class Head(msgspec.Struct, omit_defaults=True):
     """Calls begun so far, by tool, where the authority bounds what is spent."""
     toolsets: dict[str, bytes] = {}
     """What each tool server has for this tree: SHA-256 of its manifest, a blob, by the server's name."""
+    size: int = 0
+    """Bytes of its own history, as far as this was counted."""
+    trace: bytes = b""
+    """Where the last slice that was traced stands in the traces of whoever ran it: trace id, span id, flags. In a child
+    that has had no slice yet, it is the slice that made it."""
 
 
 def living(head: Head) -> dict[str, Child]:
@@ -243,6 +248,10 @@ class _Registry(msgspec.Struct):
     calls: dict[str, Standing] = {}
 
 
+class _Size(msgspec.Struct):
+    size: int = 0
+
+
 class _Format(msgspec.Struct):
     format: int = FORMAT
 
@@ -250,6 +259,7 @@ class _Format(msgspec.Struct):
 _decoder = decoder_of(Head)
 _format_decoder = decoder_of(_Format)
 _registry_decoder = decoder_of(_Registry)
+_size_decoder = decoder_of(_Size)
 _tree_decoder = msgspec.msgpack.Decoder()
 
 Extra = dict[str | int, "msgspec.Raw | Extra"]
@@ -288,6 +298,15 @@ def standings(data: bytes) -> dict[str, Standing]:
         StoreCorrupt: it is no head.
     """
     return unpack(data, _registry_decoder, "a thread's head").calls
+
+
+def history_size(data: bytes) -> int:
+    """Return how many bytes a thread's own history has, without reading the rest of its head.
+
+    Raises:
+        StoreCorrupt: it is no head.
+    """
+    return unpack(data, _size_decoder, "a thread's head").size
 
 
 def encode_head(head: Head, extra: Extra | None = None) -> bytes:

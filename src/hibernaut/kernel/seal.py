@@ -39,6 +39,7 @@ def seal(
     page = encode_page(draft.items)
     head.version += 1
     head.items += len(draft.items)
+    head.size += len(page)
     head.history = next_history(head.history, page)
     known_build, head.build = head.build, build
     tools = asked.tools if asked.tools != head.tools else b""

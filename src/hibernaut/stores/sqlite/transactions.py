@@ -33,6 +33,9 @@ GREATEST_PENALTY = max(URGENCY_PENALTY)
 NOWHERE = 0
 """The place of a message that was consumed without ever having been in the inbox."""
 
+DUPLICATES = "duplicates"
+"""What messages are counted under that were there before."""
+
 FIRST_PLACES = 64
 """Places of an inbox that are read in one go; messages beyond them stand in indexes (the queries have the number)."""
 
@@ -89,14 +92,14 @@ def create(tx: Transaction, threads: Sequence[NewThread], letters: Sequence[Lett
     """Make threads, then deliver."""
     for thread in threads:
         _add(tx, thread)
-    return [_deliver(tx, letter) for letter in letters]
+    return _deliver_all(tx, letters)
 
 
 def put(tx: Transaction, letters: Sequence[Letter], blobs: Sequence[Blob]) -> list[Outcome]:
     """Keep blobs, then deliver."""
     for blob in blobs:
         tx.run("add_blob", (blob.digest, blob.data))
-    return [_deliver(tx, letter) for letter in letters]
+    return _deliver_all(tx, letters)
 
 
 def _add(tx: Transaction, new: NewThread, tenant: str | None = None) -> None:
@@ -107,6 +110,13 @@ def _add(tx: Transaction, new: NewThread, tenant: str | None = None) -> None:
         tx.run("add_head", (made[0], new.head))
         if new.config_body:
             tx.run("add_config", (new.config, new.config_body))
+
+
+def _deliver_all(tx: Transaction, letters: Sequence[Letter], *, sent: bool = False) -> list[Outcome]:
+    outcomes = [_deliver(tx, letter, sent=sent) for letter in letters]
+    if duplicates := outcomes.count(Outcome.DUPLICATE):
+        tx.run("add_count", (DUPLICATES, duplicates))
+    return outcomes
 
 
 def _deliver(tx: Transaction, letter: Letter, *, sent: bool = False) -> Outcome:
@@ -269,8 +279,8 @@ def commit(tx: Transaction, claim: Claim, digested: Digested, *, keep: bool) -> 
     tx.run("finish_commit", (thread, lane, rank, wake, *state))
     if lane == QUEUE:
         tx.hints.append((claim.thread_id, urgency))
-    for letter in digested.letters:
-        _deliver(tx, letter, sent=True)
+    if digested.letters:
+        _deliver_all(tx, digested.letters, sent=True)
 
 
 def _change_inbox(tx: Transaction, thread: int, digested: Digested) -> None:
