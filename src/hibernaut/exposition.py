@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Final, Literal
 
-from hibernaut.metrics import HISTOGRAMS, Family, Histogram, Metrics
+from hibernaut.metrics import LATENCIES, Family, Latencies, Metrics
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -21,7 +21,7 @@ def render(metrics: Metrics) -> str:
         samples.setdefault(family.name, (family, []))[1].append((value, number))
     for family, values in samples.values():
         lines += lines_of(family, "counter", values)
-    for family in HISTOGRAMS:
+    for family in LATENCIES:
         lines += _histogram(family, getattr(metrics, family.field))
     lines += lines_of(
         Family("", "hibernaut_resume_latency_max_seconds", "The longest resume latency since the process began."),
@@ -52,15 +52,14 @@ def text_of(lines: Sequence[str]) -> str:
     return "".join([f"{line}\n" for line in lines])
 
 
-def _histogram(family: Family, histogram: Histogram) -> list[str]:
-    scale = _SECONDS if family.name.endswith("_seconds") else 1
+def _histogram(family: Family, latencies: Latencies) -> list[str]:
     lines, total = _heading(family, "histogram"), 0
-    for bound, count in zip(histogram.bounds, histogram.buckets, strict=False):
+    for doublings, count in enumerate(latencies.buckets[:-1]):
         total += count
-        lines.append(f"{family.name}_bucket{_labels('le', _number(bound / scale))} {total}")
-    lines.append(f"{family.name}_bucket{_labels('le', '+Inf')} {histogram.count}")
-    lines.append(f"{family.name}_sum {_number(histogram.sum / scale)}")
-    lines.append(f"{family.name}_count {histogram.count}")
+        lines.append(f"{family.name}_bucket{_labels('le', _number((1 << doublings) / _SECONDS))} {total}")
+    lines.append(f"{family.name}_bucket{_labels('le', '+Inf')} {latencies.count}")
+    lines.append(f"{family.name}_sum {_number(latencies.sum / _SECONDS)}")
+    lines.append(f"{family.name}_count {latencies.count}")
     return lines
 
 

@@ -4,17 +4,13 @@ A count is an attribute of `Metrics` and is raised where the thing happens; `FAM
 Nothing here knows of threads, texts or users, and no label has more values than the tables below.
 """
 
-from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 import msgspec
 
-LATENCIES: Final = (5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 30_000, 60_000, 300_000, 3_600_000)
-"""Milliseconds: from a wake-up in memory to a backlog after a night without an engine."""
-
-SIZES: Final = (1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20)
-"""Bytes of a history."""
+DOUBLINGS: Final = 23
+"""Buckets of a latency: up to 1 ms, 2 ms, 4 ms and so on, the last up to 70 minutes; beyond that there is one more."""
 
 OUTCOMES: Final = ("none", "complete", "interrupted", "failed", "summarized", "not_summarized")
 """What came of asking the model, in the order of `hibernaut.kernel.receipt.TurnCommit`."""
@@ -46,24 +42,32 @@ CONFLICTS: Final = ("stale_claim", "busy")
 STALE_CLAIM, BUSY = range(len(CONFLICTS))
 
 
-class Histogram:
-    """Values by size: how many are at most each bound, their number, their sum and the greatest."""
+class Latencies:
+    """Milliseconds by size: how many are in each bucket and beyond the last one, their sum and the greatest."""
 
-    __slots__ = ("bounds", "buckets", "count", "greatest", "sum")
+    __slots__ = ("buckets", "greatest", "sum")
 
-    def __init__(self, bounds: Sequence[int]) -> None:
-        self.bounds = bounds
-        self.buckets = [0] * (len(bounds) + 1)
-        self.count = 0
+    def __init__(self) -> None:
+        self.buckets = [0] * (DOUBLINGS + 1)
         self.sum = 0
         self.greatest = 0
 
+    @property
+    def count(self) -> int:
+        """How many values there were."""
+        return sum(self.buckets)
+
     def observe(self, value: int) -> None:
-        """Count a value."""
-        self.buckets[bisect_left(self.bounds, value)] += 1
-        self.count += 1
-        self.sum += value
-        self.greatest = max(self.greatest, value)
+        """Count a value; time that has gone backwards is none."""
+        if value > 0:
+            self.sum += value
+            self.greatest = max(self.greatest, value)
+            if (bucket := (value - 1).bit_length()) < DOUBLINGS:  # finding the bucket like this costs least
+                self.buckets[bucket] += 1
+            else:
+                self.buckets[DOUBLINGS] += 1
+        else:
+            self.buckets[0] += 1
 
 
 class Family(msgspec.Struct, frozen=True):
@@ -116,15 +120,14 @@ COUNTERS: Final = (
     Family("store_failures", "hibernaut_store_failures_total", "Slices that the store failed in any other way."),
 )
 
-HISTOGRAMS: Final = (
+LATENCIES: Final = (
     Family("resumed", "hibernaut_resume_latency_seconds", "From an input being due to the commit of its slice."),
     Family("first_piece", "hibernaut_first_piece_seconds", "From an input being due to the first piece of the answer."),
-    Family("history", "hibernaut_history_bytes", "Bytes of a thread's own history, whenever it has grown."),
 )
 
 
 class Metrics:
-    """The counts of one process. See `COUNTERS` and `HISTOGRAMS`; times are milliseconds."""
+    """The counts of one process. See `COUNTERS` and `LATENCIES`; times are milliseconds."""
 
     def __init__(self) -> None:
         self.slices = 0
@@ -143,10 +146,9 @@ class Metrics:
         self.approval_misbindings = 0
         self.conflicts = [0] * len(CONFLICTS)
         self.store_failures = 0
-        self.resumed = Histogram(LATENCIES)
-        self.first_piece = Histogram(LATENCIES)
-        self.history = Histogram(SIZES)
-        self.recovery = Histogram(())
+        self.resumed = Latencies()
+        self.first_piece = Latencies()
+        self.recovery = Latencies()
         """From the start of an engine to the moment at which all that dead ones left was taken over."""
         self.callbacks: Mapping[str, int] = {}
         """What became of callbacks, by code: "taken", or why not. The receiver's own, where there is one."""
@@ -166,9 +168,9 @@ class Metrics:
             added[f"{family.field}.{value}" if value else family.field] = number
         greatest: dict[str, int] = {}
         for field in ("resumed", "first_piece", "recovery"):
-            histogram: Histogram = getattr(self, field)
-            added[f"{field}.count"], added[f"{field}.sum"] = histogram.count, histogram.sum
-            greatest[f"{field}.greatest"] = histogram.greatest
+            latencies: Latencies = getattr(self, field)
+            added[f"{field}.count"], added[f"{field}.sum"] = latencies.count, latencies.sum
+            greatest[f"{field}.greatest"] = latencies.greatest
         known = self._saved
         added = {name: number - known.get(name, 0) for name, number in added.items() if number != known.get(name, 0)}
         return added, {name: number for name, number in greatest.items() if number > known.get(name, 0)}

@@ -86,8 +86,6 @@ class Observes(SystemPart):
         now = self.clock.now()
         has = await self.store.read_counts(now)
         proven = await prove(self.store) if deep else None
-        recent = await self.store.list_threads(None, limit=RECENT)
-        sizes = [size for row in recent if (size := history_size(row.head))]  # 0 where an older version had it
         return Stats(
             threads=has.threads,
             frozen=has.frozen,
@@ -97,7 +95,7 @@ class Observes(SystemPart):
             waiting_inputs=has.waiting,
             effects=has.effects,
             stored_bytes=await self.store.stored_bytes(),
-            history_bytes=proven.history if proven else HistoryBytes.of(sizes),
+            history_bytes=proven.history if proven else await self._recent(),
             duplicates=has.counted["duplicates"],
             resume_latency=_latency(has.counted, "resumed"),
             first_piece=_latency(has.counted, "first_piece"),
@@ -113,17 +111,23 @@ class Observes(SystemPart):
         except StoreError:
             logger.exception("what was counted could not be stored")
 
+    async def _recent(self) -> HistoryBytes:
+        rows = await self.store.list_threads(None, limit=RECENT)
+        # An older version counted none.
+        return HistoryBytes.of([size for row in rows if (size := history_size(row.head))])
+
     async def _store_lines(self) -> list[str]:
         up = Family("", "hibernaut_store_up", "Whether the store could be read.")
         try:
             has, size = await self.store.read_counts(self.clock.now()), await self.store.stored_bytes()
+            recent = await self._recent()
         except StoreError:
             logger.exception("the store could not be looked at")
             return lines_of(up, "gauge", [("", 0)])
-        return [*lines_of(up, "gauge", [("", 1)]), *_gauges(has, size, self.clock.now())]
+        return [*lines_of(up, "gauge", [("", 1)]), *_gauges(has, size, recent, self.clock.now())]
 
 
-def _gauges(has: StoreCounts, size: int, now: int) -> Iterable[str]:
+def _gauges(has: StoreCounts, size: int, recent: HistoryBytes, now: int) -> Iterable[str]:
     gauges: tuple[tuple[Family, Mapping[str, float]], ...] = (
         (Family("", "hibernaut_store_threads", "Threads.", "status"), dict(has.threads)),
         (Family("", "hibernaut_store_effects", "Effects that are owed.", "state"), dict(has.effects)),
@@ -136,6 +140,12 @@ def _gauges(has: StoreCounts, size: int, now: int) -> Iterable[str]:
         (Family("", "hibernaut_store_claimed_threads", "Threads that an engine runs now."), {"": has.claimed}),
         (Family("", "hibernaut_store_waiting_inputs", "Messages in all inboxes, due or not."), {"": has.waiting}),
         (Family("", "hibernaut_store_bytes", "What the store holds."), {"": size}),
+        (
+            Family(
+                "", "hibernaut_store_history_bytes", "Bytes of the own histories of the threads updated last.", "of"
+            ),
+            {"mean": recent.mean, "max": recent.max},
+        ),
     )
     for family, samples in gauges:
         yield from lines_of(family, "gauge", sorted(samples.items()))

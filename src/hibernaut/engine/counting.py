@@ -11,7 +11,10 @@ from hibernaut.messages.inputs import Delivered
 from hibernaut.messages.items import NoticeItem
 from hibernaut.metrics import COMPLETIONS, OTHER, SLICES, Metrics
 
+# A member of an enum that is looked up in its class costs more than all that is counted with it.
+_NONE, _COMPLETE, _NOT_SUMMARIZED = TurnCommit.NONE, TurnCommit.COMPLETE, TurnCommit.NOT_SUMMARIZED
 _FAILED = (TurnCommit.FAILED, TurnCommit.NOT_SUMMARIZED)
+_REFUSED = int(Disposition.REFUSED)
 
 
 def due_since(status: Status, inputs: Sequence[Delivered]) -> int:
@@ -27,25 +30,26 @@ def due_since(status: Status, inputs: Sequence[Delivered]) -> int:
     return min(moments) if status == "open" else max(moments)
 
 
-def count_round(metrics: Metrics, was: Status, draft: Draft, asked: Asked, *, gave_up: bool) -> None:
-    """Count a round that was committed. `was`: the thread's status before; `gave_up`: its slices came to nothing."""
-    head, counts = draft.head, metrics.inputs
+def count_round(metrics: Metrics, was: Status, draft: Draft, asked: Asked, gave_up: bool) -> None:  # noqa: FBT001
+    """Count a round that was committed. `was`: the thread's status before; `gave_up`: its slices came to nothing.
+
+    It runs for every round, so what is rare is looked at only where it can be.
+    """
+    counts, turn = metrics.inputs, asked.turn
     for name, disposition in draft.dispositions:
         counts[disposition] += 1
-        if disposition >= Disposition.REFUSED and name.startswith("event:"):
+        if disposition >= _REFUSED and name.startswith("event:"):
             metrics.late_events += 1
-    turn = asked.turn
-    if turn is not TurnCommit.NONE:
+    if turn is not _NONE:
         metrics.completions[turn] += 1
-        if asked.usage is not None:
-            metrics.tokens[0] += asked.usage.input
-            metrics.tokens[1] += asked.usage.output
-        if turn in _FAILED and head.retry:
+        if (usage := asked.usage) is not None:
+            tokens = metrics.tokens
+            tokens[0] += usage.input
+            tokens[1] += usage.output
+        if turn is not _COMPLETE and turn in _FAILED and draft.head.retry:
             metrics.retries += 1
-    if turn is TurnCommit.NOT_SUMMARIZED or draft.compacting:
+    if turn is _NOT_SUMMARIZED or draft.compacting:
         notices = [item for item in draft.items if isinstance(item, NoticeItem)]
         metrics.compaction_failures += sum(notice.kind == "compaction_failed" for notice in notices)
-    if head.status == "parked" and was != "parked":
+    if draft.head.status == "parked" and was != "parked":
         metrics.parked[SLICES if gave_up else COMPLETIONS if turn in _FAILED else OTHER] += 1
-    if draft.items:
-        metrics.history.observe(head.size)

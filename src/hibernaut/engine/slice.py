@@ -217,7 +217,8 @@ class SliceRunner:
                 await self._ask(one, draft, launch, claim.token << 8 | number, streaming)
             if head.status == "closed":
                 await self._dispose_of_the_rest(draft)
-            self._check(was, inputs, draft, one.asked.turn)
+            if was != "open" or draft.effects or head.status == "stopped":
+                self._check(was, inputs, draft, one.asked.turn)
             commit = seal(draft, one.asked, started=started, now=draft.now, build=build(), extra=loaded.extra)
             owed: Sequence[Effect] = commit.effects
             inline = [effect for effect in owed if _is_inline(draft, effect)] if owed and number < rounds else ()
@@ -226,9 +227,9 @@ class SliceRunner:
             if self._unborn:
                 self._unborn.pop(head.thread_id, None)
             self._follow(one, draft, len(commit.page))
-            count_round(metrics, was, draft, one.asked, gave_up=claim.tries > MAX_TRIES)
+            count_round(metrics, was, draft, one.asked, claim.tries > MAX_TRIES)
             if due:
-                metrics.resumed.observe(max(self._clock.now() - due, 0))
+                metrics.resumed.observe(self._clock.now() - due)
                 due = 0
             if owed:
                 owed = [effect for effect in owed if effect not in inline]
@@ -250,7 +251,7 @@ class SliceRunner:
             InvariantBroken: it does.
         """
         head = draft.head
-        if (was != "open" or head.status == "stopped") and works_though_stopped(was, inputs, draft, turn):
+        if works_though_stopped(was, inputs, draft, turn):
             self._metrics.stop_violations += 1
             raise InvariantBroken(f"thread {head.thread_id} is {was}, and its slice would have worked all the same")
         if draft.effects and (calls := begun_without_leave(draft)):
@@ -491,7 +492,7 @@ class SliceRunner:
         feed = self._feed
         async for piece in pieces:
             if not received and (since := self._since.pop(thread_id, 0)):
-                self._metrics.first_piece.observe(max(self._clock.now() - since, 0))
+                self._metrics.first_piece.observe(self._clock.now() - since)
             received.append(piece)
             if feed.observers:
                 feed.moved(thread_id)

@@ -28,11 +28,12 @@ def works_though_stopped(was: Status, inputs: Sequence[Delivered], draft: Draft,
     `was` is the status that the round found. A thread that was stopped or parked goes on when a person speaks to it or
     an operator resumes it, and one that this very round has stopped does not.
     """
+    stopped = draft.head.status == "stopped"
+    if was == "open" and not stopped:
+        return False
     if turn is TurnCommit.NONE and not any(effect.kind == "invoke" for effect in draft.effects):
         return False
-    if draft.head.status == "stopped" or was == "closed":
-        return True
-    return was != "open" and not any(map(_resumes, inputs))
+    return stopped or was == "closed" or not any(map(_resumes, inputs))
 
 
 def begun_without_leave(draft: Draft) -> list[str]:
