@@ -31,7 +31,8 @@
     ├── MoveFailed              a tree was not moved
     │   ├── ServersNotMoved     tool servers did not move their state
     │   └── MoveUnfinished      it is frozen, maybe in both places
-    └── VerificationFailed      a chain of receipts does not match what is stored
+    ├── VerificationFailed      a chain of receipts does not match what is stored
+    └── InvariantBroken         a defect: a slice would have broken the contract, and was not committed
 
 Every class has a stable `code` for wires and logs.
 """
@@ -310,3 +311,9 @@ class VerificationFailed(HibernautError):
         super().__init__(text)
         self.kind = kind
         self.version = version
+
+
+class InvariantBroken(HibernautError):
+    """What a slice was about to commit would have broken a rule of the contract: a defect. Nothing was written."""
+
+    code = "invariant_broken"

@@ -12,6 +12,7 @@ import msgspec
 from hibernaut.clock import Clock
 from hibernaut.engine.servers import Remote, address_note
 from hibernaut.errors import ConfigurationError, MalformedInput, TooLarge
+from hibernaut.metrics import Metrics
 from hibernaut.rap.limits import LONGEST_ADDRESS
 from hibernaut.rap.servers import RemoteServer, servers_by_name
 from hibernaut.rap.wire import check_address
@@ -120,6 +121,7 @@ async def reach(
     on_view: Callable[[str, str, str], None],
     *,
     whole: bool,
+    metrics: Metrics,
     tenant: str | None = None,
 ) -> Remote:
     """Connect to tool servers and listen for what they answer, for as long as the stack stands.
@@ -136,7 +138,7 @@ async def reach(
         )
     secrets = [*callbacks.secrets, await store.secret(), *await store.old_secrets()]
     keys = KeyRing(list(dict.fromkeys(secrets)))
-    address = await _listen(callbacks, keys, store, clock, stack, on_view) if callbacks.listen else ""
+    address = await _listen(callbacks, keys, store, clock, stack, on_view, metrics) if callbacks.listen else ""
     public = (callbacks.public or address).rstrip("/")
     moved = whole and await _has_moved(store, public, address_note(tenant))
     if not isinstance(servers, dict):
@@ -157,6 +159,7 @@ async def _listen(
     clock: Clock,
     stack: AsyncExitStack,
     on_view: Callable[[str, str, str], None],
+    metrics: Metrics,
 ) -> str:
     from hibernaut.rap.admission import LOCAL_HOSTS, is_loopback  # noqa: PLC0415
     from hibernaut.rap.listening import Address, listening  # noqa: PLC0415
@@ -165,7 +168,13 @@ async def _listen(
     local = callbacks.host == "localhost" or is_loopback(callbacks.host)
     hosts = LOCAL_HOSTS | _names(callbacks.public) if local else None
     app = CallbackReceiver(
-        store, keys, clock, hosts=hosts, allow_unsigned_loopback=callbacks.allow_unsigned, on_view=on_view
+        store,
+        keys,
+        clock,
+        hosts=hosts,
+        allow_unsigned_loopback=callbacks.allow_unsigned,
+        on_view=on_view,
+        metrics=metrics,
     )
     if callbacks.port:
         return (await stack.enter_async_context(listening(app, callbacks.host, callbacks.port))).url

@@ -51,8 +51,10 @@ from hibernaut.messages.inputs import (
 from hibernaut.messages.parts import Content
 from hibernaut.messages.published import decode_published
 from hibernaut.messages.text import clean
+from hibernaut.metrics import Metrics
 from hibernaut.models.protocol import Model, ModelSource
 from hibernaut.moving import MovesTrees, secrets_of
+from hibernaut.observing import Observes
 from hibernaut.reach import Callbacks, Servers, configured, names_of, reach
 from hibernaut.state import ThreadState, state_of
 from hibernaut.stores.memory import MemoryStore
@@ -65,12 +67,15 @@ from hibernaut.tools.tokens import read as read_token
 from hibernaut.tools.tool import AnyTool
 
 if TYPE_CHECKING:
+    from opentelemetry.trace import TracerProvider
+
+    from hibernaut.engine.traces import Traces
     from hibernaut.rap.tool_servers import ToolServers
 
 logger = logging.getLogger(__name__)
 
 
-class AgentSystem(AuditsThreads, HandlesEffects, MovesTrees, ForksThreads):
+class AgentSystem(AuditsThreads, HandlesEffects, MovesTrees, ForksThreads, Observes):
     """Runs agents: `async with AgentSystem(model=…, tools=[…], store="agents.db") as system`.
 
     Args:
@@ -91,6 +96,8 @@ class AgentSystem(AuditsThreads, HandlesEffects, MovesTrees, ForksThreads):
         callbacks: where those post what becomes of calls, and anybody else the result of a deferred call. Given, this
             process listens for them with or without servers of its own, and even without an engine.
         max_slices: slices that run at the same time.
+        tracer_provider: where spans of slices, completions and calls go; without one there are none. It needs the extra
+            `otel`.
         clock, ids: where time and names come from; a test passes its own.
 
     Raises:
@@ -117,6 +124,7 @@ class AgentSystem(AuditsThreads, HandlesEffects, MovesTrees, ForksThreads):
         max_slices: int = 512,
         clock: Clock | None = None,
         ids: Ids | None = None,
+        tracer_provider: "TracerProvider | None" = None,
     ) -> None:
         if max_slices < 1:
             raise ConfigurationError(f"max_slices is {max_slices}; with none at a time nothing would ever run")
@@ -143,6 +151,12 @@ class AgentSystem(AuditsThreads, HandlesEffects, MovesTrees, ForksThreads):
         self._only = only
         self._runs_for = None if all_tenants else tenant
         self._callbacks = callbacks
+        self._metrics = Metrics()
+        self._traces: Traces | None = None
+        if tracer_provider is not None:
+            from hibernaut.engine import traces  # noqa: PLC0415  # it needs an extra
+
+            self._traces = traces.Traces(tracer_provider)
         self._remote: Remote | None = None
         self._clock = clock or SystemClock()
         self._ids = ids or RandomIds()
@@ -203,6 +217,7 @@ class AgentSystem(AuditsThreads, HandlesEffects, MovesTrees, ForksThreads):
                     stack,
                     feed.view,
                     whole=self._run and self._only is None,
+                    metrics=self._metrics,
                     tenant=self._runs_for,
                 )
             if self._run:
@@ -218,6 +233,8 @@ class AgentSystem(AuditsThreads, HandlesEffects, MovesTrees, ForksThreads):
                     only=self._only,
                     remote=self._remote,
                     tenant=self._runs_for,
+                    metrics=self._metrics,
+                    traces=self._traces,
                 )
                 running = tasks.create_task(self._engine.run())
                 started = tasks.create_task(self._engine.started())
@@ -229,6 +246,7 @@ class AgentSystem(AuditsThreads, HandlesEffects, MovesTrees, ForksThreads):
             else:
                 watching = tasks.create_task(self._watch())
                 stack.callback(watching.cancel)
+                stack.push_async_callback(self.save_counts)
             stack.callback(feed.close)
             self._stack = stack.pop_all()
 
@@ -446,7 +464,17 @@ class AgentSystem(AuditsThreads, HandlesEffects, MovesTrees, ForksThreads):
         new = [self._new_thread(name, self._defaults, None) for name in sorted(texts)]
         if new:
             await self.store.create(new, [], self._clock.now())
-        engine = StepEngine(self.store, self._tools, self._models, self.feed, self._clock, self._remote, self._runs_for)
+        engine = StepEngine(
+            self.store,
+            self._tools,
+            self._models,
+            self.feed,
+            self._clock,
+            self._remote,
+            self._runs_for,
+            self._metrics,
+            self._traces,
+        )
         blobs = [blob for _, beside in admitted for blob in beside]
         own = [message for message, _ in admitted]
         return await engine.step(this_owner(self._ids), own, due=due, blobs=blobs, tenant=self.tenant)

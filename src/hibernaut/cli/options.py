@@ -101,6 +101,19 @@ public = click.option(
     "--public", type=WORD, metavar="URL", help="The base URL that tool servers are told, if it is another."
 )
 
+metrics = click.option(
+    "--metrics",
+    type=WORD,
+    metavar="[HOST:]PORT",
+    help="Where Prometheus finds /metrics; on this machine only, unless a HOST is named.",
+)
+
+traces = click.option(
+    "--traces/--no-traces",
+    default=None,
+    help="Send OpenTelemetry spans where OTEL_* says; by default only if OTEL_TRACES_EXPORTER or an endpoint is set.",
+)
+
 instructions = click.option(
     "--instructions", type=Instructions(), default="", metavar="TEXT|@FILE", help="What a new agent is told to be."
 )

@@ -37,6 +37,7 @@ COMMANDS = {
     "authority": ("hibernaut.cli.authority:authority", "See, test and change what threads may do."),
     "receipts": ("hibernaut.cli.receipts:receipts", "Show the runtime's own record of a thread."),
     "verify": ("hibernaut.cli.verify:verify", "Check that what is stored is what its receipts say."),
+    "stats": ("hibernaut.cli.stats:stats", "See what a store has, and what was counted of it."),
     "effects": ("hibernaut.cli.effects:effects", "See what is owed to the outside, and settle it by hand."),
     "rap": ("hibernaut.cli.rap:rap", "Tools on other servers: write, check, inspect and call them."),
     "bench": ("hibernaut.cli.bench:bench", "Measure this machine."),

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequen
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hibernaut.cli.failures import Leave, cause_of, told_in_one_line
 from hibernaut.cli.models import NamedModels
@@ -22,6 +22,9 @@ from hibernaut.engine.local import MAX_SLICES
 from hibernaut.errors import StoreError
 from hibernaut.stores.protocol import Store
 from hibernaut.system import AgentSystem
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import TracerProvider
 
 MEMORY = ":memory:"
 
@@ -60,6 +63,7 @@ async def opened(
     all_tenants: bool = False,
     max_slices: int = MAX_SLICES,
     servers: Servers | None = None,
+    tracer_provider: "TracerProvider | None" = None,
 ) -> AsyncIterator[AgentSystem]:
     """Open an agent system on the setting's store, or on one that is open already.
 
@@ -89,6 +93,7 @@ async def opened(
         servers=reached.servers,
         callbacks=reached.callbacks,
         max_slices=max_slices,
+        tracer_provider=tracer_provider,
     )
     try:
         async with system:

@@ -3,20 +3,25 @@
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from hibernaut.clock import Clock
-from hibernaut.engine.core import Engine
+from hibernaut.engine.core import ADOPT_AT_ONCE, Engine
 from hibernaut.engine.interruptions import LOOK_EVERY, Interruptions
 from hibernaut.engine.live import LiveFeed
 from hibernaut.engine.servers import Remote
 from hibernaut.engine.workers import Workers
 from hibernaut.errors import StoreError
 from hibernaut.messages.inputs import USER
+from hibernaut.metrics import Metrics
 from hibernaut.models.protocol import ModelSource
 from hibernaut.stores.protocol import DEAD_AFTER, Claim, Owner, Store
 from hibernaut.tools.tool import AnyTool
+
+if TYPE_CHECKING:
+    from hibernaut.engine.traces import Traces
 
 logger = logging.getLogger(__name__)
 
@@ -71,6 +76,8 @@ class LocalEngine:
         only: Sequence[str] | None = None,
         remote: Remote | None = None,
         tenant: str | None = None,
+        metrics: Metrics | None = None,
+        traces: "Traces | None" = None,
     ) -> None:
         self._store = store
         self._owner = owner
@@ -82,9 +89,12 @@ class LocalEngine:
         self._only = only
         self._remote = remote
         self._tenant = tenant
+        self._metrics = metrics
+        self._traces = traces
         self._slices: dict[str, _Slice] = {}
         self._interruptions: Interruptions | None = None
         self._worked = 0
+        self._recovered = False
         self._wake = asyncio.Event()
         self._quiet = asyncio.Event()
         self._stopping = asyncio.Event()
@@ -102,7 +112,7 @@ class LocalEngine:
         return self._engine
 
     async def started(self) -> None:
-        """Return when the engine has taken over what was left and claims threads."""
+        """Return when the engine has taken over what was left, or the first of much, and claims threads."""
         await self._started.wait()
 
     def stop(self) -> None:
@@ -146,9 +156,11 @@ class LocalEngine:
                     on_rest=self._wake.set,
                     remote=self._remote,
                     tenant=self._tenant,
+                    metrics=self._metrics,
+                    traces=self._traces,
                 )
                 self._interruptions = Interruptions(self._store, self._engine.runner.streams, group)
-                await self._engine.upkeep()
+                self._recovered = await self._engine.upkeep(ADOPT_AT_ONCE)
                 await self._look_ahead()
                 upkeep = [group.create_task(self._keep_up()), group.create_task(self._look_around())]
                 self._started.set()
@@ -178,7 +190,7 @@ class LocalEngine:
                 workers.put(new)
             if len(claims) == free and free:
                 continue
-            if not self._wake.is_set() and not self._slices and not self.engine.dispatcher.running:
+            if self._recovered and not self._wake.is_set() and not self._slices and not self.engine.dispatcher.running:
                 self._quiet.set()
             await self._wake.wait()
 
@@ -262,11 +274,14 @@ class LocalEngine:
 
     async def _keep_up(self) -> None:
         while True:
-            await self._clock.sleep(UPKEEP_EVERY)
+            # Where dead engines left much, threads are claimed before all of it is taken over.
+            if self._recovered:
+                await self._clock.sleep(UPKEEP_EVERY)
             try:
-                await self.engine.upkeep()
+                self._recovered = await self.engine.upkeep(ADOPT_AT_ONCE)
             except StoreError:
                 logger.exception("upkeep failed; trying again in %d s", UPKEEP_EVERY // 1_000)
+                self._recovered = True
             self._wake.set()  # nobody says it when an engine that had threads has died
 
     async def _look_around(self) -> None:

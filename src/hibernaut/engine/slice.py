@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from hibernaut.clock import Clock
 from hibernaut.engine.compacting import Asking, Compactor, fit_sizes, pressure_on
+from hibernaut.engine.counting import count_round, due_since
 from hibernaut.engine.dispatcher import Dispatcher
 from hibernaut.engine.images import fit_images
 from hibernaut.engine.launches import Launch, Launches
@@ -18,19 +19,21 @@ from hibernaut.engine.live import LiveFeed, LiveTurn
 from hibernaut.engine.streams import STALLED_AFTER, InlineWait, LiveStream, let_go
 from hibernaut.engine.transcripts import HotTranscript, Transcripts
 from hibernaut.engine.work import Work, work_for
-from hibernaut.errors import ConfigurationError, ModelError
+from hibernaut.errors import ConfigurationError, InvariantBroken, ModelError
 from hibernaut.kernel.commit import Disposition, Effect
 from hibernaut.kernel.compaction import Pressure, give_up
 from hibernaut.kernel.draft import Draft, Found
 from hibernaut.kernel.fold import Failure, fold_failure, fold_interrupted, fold_turn, spawns
-from hibernaut.kernel.head import Head, decode_head
+from hibernaut.kernel.head import Head, LoadedHead, Status, decode_head
 from hibernaut.kernel.prepare import may_spawn, prepare
 from hibernaut.kernel.queue import about_queue
 from hibernaut.kernel.receipt import TurnCommit
 from hibernaut.kernel.seal import Asked, seal
 from hibernaut.kernel.turn import TurnBuffer
+from hibernaut.kernel.violations import begun_without_leave, works_though_stopped
 from hibernaut.messages.inputs import Command, Delivered, Event
 from hibernaut.messages.stream import StreamPiece
+from hibernaut.metrics import Metrics
 from hibernaut.models.errors import ConnectionLost, ModelDefect, Refused
 from hibernaut.models.protocol import Model, ModelInfo, ModelRequest, ModelSource
 from hibernaut.stores.protocol import Claim, Store
@@ -40,6 +43,7 @@ from hibernaut.version import build
 
 if TYPE_CHECKING:
     from hibernaut.engine.toolsets import Toolsets
+    from hibernaut.engine.traces import Traces
 
 logger = logging.getLogger(__name__)
 
@@ -77,8 +81,14 @@ class SliceRunner:
         clock: Clock,
         note_due: Callable[[int], None],
         toolsets: "Toolsets | None" = None,
+        metrics: Metrics | None = None,
+        traces: "Traces | None" = None,
     ) -> None:
         self._store = store
+        self._metrics = metrics or Metrics()
+        self._traces = traces
+        self._since: dict[str, int] = {}
+        """Since when what a slice answers was due, by thread, until the model has said something."""
         self._toolsets = toolsets
         self._launches = launches
         self._models = models
@@ -109,17 +119,30 @@ class SliceRunner:
             self._feed.end(claim.thread_id)
             raise
         finally:
+            self._since.pop(claim.thread_id, None)
             if self._unborn:
                 self._unborn.pop(claim.thread_id, None)
 
     async def _slice(self, claim: Claim, streaming: Callable[[str], None] | None) -> None:
         loaded = decode_head(claim.head)
+        if self._traces is None:
+            await self._rounds(claim, loaded, streaming)
+        else:
+            with self._traces.slice(claim, loaded.head) as span:
+                await self._rounds(claim, loaded, streaming)
+                span.note("hibernaut.status", loaded.head.status)
+
+    async def _rounds(self, claim: Claim, loaded: LoadedHead, streaming: Callable[[str], None] | None) -> None:
         head = loaded.head
         launch = await self._launches.get(head)
         inputs: Sequence[Delivered] = claim.messages
+        metrics = self._metrics
+        due = due_since(head.status, inputs)
+        if due:
+            self._since[head.thread_id] = due
         rounds = launch.config.options.max_rounds
         for number in range(1, rounds + 1):
-            started = self._clock.now()
+            started, was = self._clock.now(), head.status
             found = await self._look_up(head, inputs) if claim.tries <= MAX_TRIES + 1 else Found()
             draft = _give_up(head, inputs, claim.tries, launch, started, found) if claim.tries > MAX_TRIES else None
             family = await self._family(head) if any(map(_may_spawn, inputs)) else 0
@@ -130,6 +153,8 @@ class SliceRunner:
                 await self._ask(one, draft, launch, claim.token << 8 | number, streaming)
             if head.status == "closed":
                 await self._dispose_of_the_rest(draft)
+            if was != "open" or draft.effects or head.status == "stopped":
+                self._check(was, inputs, draft, one.asked.turn)
             commit = seal(draft, one.asked, started=started, now=draft.now, build=build(), extra=loaded.extra)
             owed: Sequence[Effect] = commit.effects
             inline = [effect for effect in owed if _is_inline(draft, effect)] if owed and number < rounds else ()
@@ -138,10 +163,15 @@ class SliceRunner:
             if self._unborn:
                 self._unborn.pop(head.thread_id, None)
             self._follow(one, draft, len(commit.page))
+            count_round(metrics, was, draft, one.asked, claim.tries > MAX_TRIES)
+            if due:
+                metrics.resumed.observe(self._clock.now() - due)
+                due = 0
             if owed:
                 owed = [effect for effect in owed if effect not in inline]
                 self._dispatcher.perform(self._work(owed, draft, launch))
             if not again:
+                metrics.slices += 1
                 return
             if inline:
                 await self._perform_inline(self._work(inline, draft, launch), draft, streaming)
@@ -162,6 +192,20 @@ class SliceRunner:
         wanted = set(map(_about_queue, inputs)) - {one.message_id for one in inputs}
         waiting = await self._store.read_inbox(thread_id) if wanted else ()
         return {one.message_id: one for one in waiting if one.message_id in wanted}
+
+    def _check(self, was: Status, inputs: Sequence[Delivered], draft: Draft, turn: TurnCommit) -> None:
+        """Refuse to commit what breaks the contract, whatever the rules say.
+
+        Raises:
+            InvariantBroken: it does.
+        """
+        head = draft.head
+        if works_though_stopped(was, inputs, draft, turn):
+            self._metrics.stop_violations += 1
+            raise InvariantBroken(f"thread {head.thread_id} is {was}, and its slice would have worked all the same")
+        if draft.effects and (calls := begun_without_leave(draft)):
+            self._metrics.approval_misbindings += len(calls)
+            raise InvariantBroken(f"thread {head.thread_id} would have begun {', '.join(calls)} without leave")
 
     async def _dispose_of_the_rest(self, draft: Draft) -> None:
         """Give what still waits in the inbox of a thread that ends its disposition; nobody will come for it."""
@@ -346,20 +390,30 @@ class SliceRunner:
         streaming: Callable[[str], None] | None,
     ) -> str:
         """Read the stream into `live.pieces`; return why it was stopped, "" if it was not."""
-        thread_id, feed, received = live.thread_id, self._feed, live.pieces
+        if self._traces is None:
+            return await self._read_stream(model, request, live, draft, streaming)
+        with self._traces.completion(request, model.info) as span:
+            reason = await self._read_stream(model, request, live, draft, streaming)
+            span.finish(live.pieces, reason)
+            return reason
+
+    async def _read_stream(
+        self,
+        model: Model,
+        request: ModelRequest,
+        live: LiveTurn,
+        draft: Draft,
+        streaming: Callable[[str], None] | None,
+    ) -> str:
+        thread_id, received = live.thread_id, live.pieces
         stream = self.streams[thread_id] = LiveStream(received, draft.now, draft.dispositions)
         whole = False
-        pieces: AsyncIterator[StreamPiece] | None = None
+        pieces: AsyncGenerator[StreamPiece, None] | None = None
         try:
             pieces = model.stream(request)
             if streaming is not None:
                 streaming(thread_id)
-            async for piece in pieces:
-                received.append(piece)
-                if feed.observers:
-                    feed.moved(thread_id)
-                if stream.reason:  # the provider swallowed the cancellation and goes on
-                    break
+            await self._receive(pieces, stream, thread_id, received)
             whole = not stream.reason
         except asyncio.CancelledError as error:
             if not stream.was_stopped():
@@ -380,6 +434,23 @@ class SliceRunner:
                 await let_go(pieces)
         stream.was_stopped()
         return stream.reason
+
+    async def _receive(
+        self,
+        pieces: AsyncGenerator[StreamPiece, None],
+        stream: LiveStream,
+        thread_id: str,
+        received: list[StreamPiece],
+    ) -> None:
+        feed = self._feed
+        async for piece in pieces:
+            if not received and (since := self._since.pop(thread_id, 0)):
+                self._metrics.first_piece.observe(self._clock.now() - since)
+            received.append(piece)
+            if feed.observers:
+                feed.moved(thread_id)
+            if stream.reason:  # the provider swallowed the cancellation and goes on
+                break
 
 
 def _give_up(

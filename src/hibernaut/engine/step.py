@@ -6,6 +6,7 @@ are worked on inside the step, and what stays open (deferred calls, timers) is o
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -17,9 +18,13 @@ from hibernaut.engine.servers import Remote
 from hibernaut.errors import StoreError
 from hibernaut.kernel.commit import Blob
 from hibernaut.messages.inputs import InputMessage
+from hibernaut.metrics import Metrics
 from hibernaut.models.protocol import ModelSource
 from hibernaut.stores.protocol import Outcome, Owner, Store
 from hibernaut.tools.tool import AnyTool
+
+if TYPE_CHECKING:
+    from hibernaut.engine.traces import Traces
 
 MAX_SLICES_AT_ONCE = 64
 """Slices of one step that run at the same time."""
@@ -51,6 +56,8 @@ class StepEngine:
         clock: Clock,
         remote: Remote | None = None,
         tenant: str | None = None,
+        metrics: Metrics | None = None,
+        traces: "Traces | None" = None,
     ) -> None:
         self._store = store
         self._tools = tools
@@ -59,6 +66,8 @@ class StepEngine:
         self._clock = clock
         self._remote = remote
         self._tenant = tenant
+        self._metrics = metrics
+        self._traces = traces
 
     async def step(
         self,
@@ -95,6 +104,8 @@ class StepEngine:
                 keeps=False,
                 remote=self._remote,
                 tenant=self._tenant,
+                metrics=self._metrics,
+                traces=self._traces,
             )
             interruptions = Interruptions(self._store, engine.runner.streams, group)
             looking = group.create_task(self._look_around(engine, interruptions))

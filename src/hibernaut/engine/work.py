@@ -21,6 +21,8 @@ class Work(msgspec.Struct, frozen=True):
     """The threads above it, the root first."""
     toolset: bytes = b""
     """SHA-256 of the manifest that the thread keeps of the effect's server."""
+    trace: bytes = b""
+    """Where the thread stands in the traces of whoever runs it."""
 
 
 def work_for(effect: Effect, head: Head, config: LaunchConfig) -> Work:
@@ -28,7 +30,7 @@ def work_for(effect: Effect, head: Head, config: LaunchConfig) -> Work:
     above = head.link.stack if head.link else ()
     toolset = head.toolsets.get(effect.server, b"")
     metadata = metadata_of(head, head.calls.get(effect.call_id))
-    return Work(effect, head.thread_id, config.tenant, config.user, metadata, above, toolset)
+    return Work(effect, head.thread_id, config.tenant, config.user, metadata, above, toolset, head.trace)
 
 
 async def work_of(store: Store, row: EffectRow, head: Head) -> Work:

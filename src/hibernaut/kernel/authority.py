@@ -182,7 +182,7 @@ def _check_condition(number: int, test: Condition) -> None:
 class Judge:
     """An authority, made ready for use."""
 
-    __slots__ = ("_bound", "_rules", "authority", "digest", "everything")
+    __slots__ = ("_bound", "_rules", "authority", "digest", "everything", "is_open")
 
     def __init__(self, authority: Authority) -> None:
         self.authority = authority
@@ -194,12 +194,9 @@ class Judge:
             *[one for other in self._bound for one in other.everything],
         )
         """It, and all that binds it."""
-
-    @property
-    def is_open(self) -> bool:
+        own = not self._rules and authority.default == "allow"
+        self.is_open: bool = own and all(other.is_open for other in self._bound)
         """Whether it allows every call, so that none has to be looked at."""
-        own = not self._rules and self.authority.default == "allow"
-        return own and all(other.is_open for other in self._bound)
 
     def shows(self, tool: str) -> bool:
         """Tell whether the model may know of a tool."""

@@ -219,6 +219,7 @@ def _make(draft: Draft, child: str, salt: bytes, link: Link, items: Sequence[Ite
         history=start,
         toolsets=head.toolsets,
         authority=_authority_of_child(draft),
+        trace=head.trace,
     )
     draft.spawned.append(
         NewThread(child, "", encode_head(made), head.config, b"", draft.now, parent=head.thread_id, root=link.root)

@@ -253,6 +253,11 @@ class Head(msgspec.Struct, omit_defaults=True):
     """What each tool server has for this tree: SHA-256 of its manifest, a blob, by the server's name."""
     fork: Fork | None = None
     """With whose history that of a root begins."""
+    size: int = 0
+    """Bytes of its own history, as far as this was counted."""
+    trace: bytes = b""
+    """Where the last slice that was traced stands in the traces of whoever ran it: trace id, span id, flags. In a child
+    that has had no slice yet, it is the slice that made it."""
 
     @property
     def used(self) -> int:
@@ -293,6 +298,10 @@ class Registry(msgspec.Struct, frozen=True):
     authority: bytes = b""
 
 
+class _Size(msgspec.Struct):
+    size: int = 0
+
+
 class _Format(msgspec.Struct):
     format: int = FORMAT
 
@@ -300,6 +309,7 @@ class _Format(msgspec.Struct):
 _decoder = decoder_of(Head)
 _format_decoder = decoder_of(_Format)
 _registry_decoder = decoder_of(Registry)
+_size_decoder = decoder_of(_Size)
 _tree_decoder = msgspec.msgpack.Decoder()
 
 Extra = dict[str | int, "msgspec.Raw | Extra"]
@@ -338,6 +348,15 @@ def registry_of(data: bytes) -> Registry:
         StoreCorrupt: it is no head.
     """
     return unpack(data, _registry_decoder, "a thread's head")
+
+
+def history_size(data: bytes) -> int:
+    """Return how many bytes a thread's own history has, without reading the rest of its head.
+
+    Raises:
+        StoreCorrupt: it is no head.
+    """
+    return unpack(data, _size_decoder, "a thread's head").size
 
 
 def encode_head(head: Head, extra: Extra | None = None) -> bytes:

@@ -45,6 +45,7 @@ def seal(
     head.items += len(draft.items)
     if draft.authority.seconds:
         head.worked += now - started
+    head.size += len(page)
     head.history = next_history(head.history, page)
     known_build, head.build = head.build, build
     tools = asked.tools if asked.tools != head.tools else b""

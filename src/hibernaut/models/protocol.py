@@ -34,6 +34,8 @@ class ModelInfo(msgspec.Struct, frozen=True):
     max_output: int = 0
     images: bool = True
     """Whether it takes images; where it does not, a word stands in their place."""
+    provider: str = ""
+    """Who runs it, as OpenTelemetry calls them ("anthropic", "openai", "aws.bedrock"); for traces."""
 
 
 class Model(Protocol):

@@ -29,6 +29,7 @@ from hibernaut.ids import Ids, RandomIds
 from hibernaut.kernel.head import Registry, Standing, registry_of
 from hibernaut.messages.inputs import Event, InputMessage
 from hibernaut.messages.text import clean
+from hibernaut.metrics import Metrics
 from hibernaut.rap.admission import (
     LOCAL_HOSTS,
     Heading,
@@ -99,6 +100,7 @@ class CallbackReceiver:
         body_within: milliseconds in which a whole body must have come.
         on_view: told of views once they are stored.
         ids: names deliveries.
+        metrics: where what became of callbacks is counted.
 
     Raises:
         ConfigurationError: unsigned callbacks would be taken under any name.
@@ -116,6 +118,7 @@ class CallbackReceiver:
         body_within: int = BODY_WITHIN,
         on_view: OnView | None = None,
         ids: Ids | None = None,
+        metrics: Metrics | None = None,
     ) -> None:
         if allow_unsigned_loopback and hosts is None:
             raise ConfigurationError(
@@ -133,6 +136,8 @@ class CallbackReceiver:
         self._deliveries = Deliveries(ids or RandomIds())
         self._tally = Tally()
         self._gate = EventGate(store)
+        self._metrics = metrics or Metrics()
+        self._metrics.callbacks = self._tally.counts
         self._heads = Gathering(self._read_heads)
         self._inputs = Gathering(self._put)
 
@@ -277,11 +282,14 @@ class CallbackReceiver:
         if known is None or _is_open(call, callback):
             outcome = await self._put_checked(known, arrival, len(body))
         elif await self._store.knows(thread_id, arrival.message.message_id):
-            outcome = Outcome.DUPLICATE
+            outcome = await self._put_one(arrival, len(body))  # a duplicate, which is counted
         else:
+            self._note_late(callback)
             raise UnknownCall(thread_id, call_id)
         if isinstance(callback, Result):
             self._note_result(f"{thread_id}\0{call_id}", body, outcome, call_id)
+        if outcome is Outcome.CLOSED:
+            self._note_late(callback)
         _check(outcome, thread_id, "as many events wait for the thread as may")
 
     async def _put_checked(self, thread: Registry | None, arrival: Arrival, size: int) -> Outcome:
@@ -308,6 +316,10 @@ class CallbackReceiver:
     async def _read_heads(self, thread_ids: Sequence[str]) -> list[tuple[str, bytes]]:
         found = await self._store.read_heads(thread_ids)
         return [found.get(thread_id, ("", b"")) for thread_id in thread_ids]
+
+    def _note_late(self, callback: Callback) -> None:
+        if isinstance(callback, SubscriptionEvent):
+            self._metrics.late_events += 1
 
     def _note_result(self, scope: str, body: bytes, outcome: Outcome, call_id: str) -> None:
         """Tell a result that is sent again, because its sender did not hear of the 200, from a second one."""

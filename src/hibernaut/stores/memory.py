@@ -11,6 +11,7 @@ import heapq
 import os
 import secrets
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
@@ -31,7 +32,7 @@ from hibernaut.stores.known import has as _has
 from hibernaut.stores.known import including as _with
 from hibernaut.stores.letters import SHORT, LongInbox, changed, named
 from hibernaut.stores.memory_beside import MemoryBeside
-from hibernaut.stores.memory_engines import Engine
+from hibernaut.stores.memory_engines import FROZEN, Engine
 from hibernaut.stores.memory_moves import MemoryMoves
 from hibernaut.stores.memory_threads import Letter, Thread, Wake, delivered
 from hibernaut.stores.owners import certainly_gone, process_name
@@ -44,6 +45,7 @@ from hibernaut.stores.protocol import (
     LogRow,
     Outcome,
     Owner,
+    StoreCounts,
     ThreadRow,
     ViewRow,
 )
@@ -83,6 +85,7 @@ class MemoryStore(MemoryBeside, MemoryMoves):
         """The calls that "cancel" effects are about, by the effects' request ids."""
         self._views: dict[str, dict[str, ViewRow]] = {}
         self._notes: dict[str, bytes] = {}
+        self._counted = {"duplicates": 0}
         self._first_token = 0
         self._secret = secrets.token_bytes(32)
         self._old_secrets: dict[bytes, None] = {}
@@ -343,6 +346,21 @@ class MemoryStore(MemoryBeside, MemoryMoves):
         )
         return [self._row(thread) for thread in heapq.nlargest(limit, found, age)]
 
+    async def read_counts(self, now: int) -> StoreCounts:
+        self._find_silent(now)
+        threads = self._threads.values()
+        ready = [one.wake.moment for one in threads if one.wake is not None and one.wake.moment <= now]
+        return StoreCounts(
+            threads=Counter[str](thread.status for thread in threads),
+            frozen=sum(thread.owner is FROZEN for thread in threads),
+            ready=len(ready),
+            ready_since=min(ready, default=0),
+            claimed=sum(len(engine.claims) for engine in self._engines.values() if not engine.silent),
+            waiting=sum(len(thread.inbox or ()) for thread in threads),
+            effects=Counter[str](row.state for row in self._effects.values()),
+            counted=dict(self._counted),
+        )
+
     async def secret(self) -> bytes:
         return self._secret
 
@@ -404,6 +422,7 @@ class MemoryStore(MemoryBeside, MemoryMoves):
         if thread is None or (tenant is not None and thread.tenant != tenant):
             return Outcome.UNKNOWN
         if _has(thread.known, digest):
+            self._counted["duplicates"] += 1
             return Outcome.DUPLICATE
         if thread.status == "closed":
             return Outcome.CLOSED

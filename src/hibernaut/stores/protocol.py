@@ -9,7 +9,7 @@ message that its status lets wake it (all for `open`; only user text and command
 `parked`) or its last commit said that it `continues`.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Literal, Protocol
 
@@ -150,6 +150,25 @@ class EffectRow(msgspec.Struct, frozen=True):
     state: EffectState
     owner: str
     created: int
+
+
+class StoreCounts(msgspec.Struct, frozen=True):
+    """What there is in a store at one moment, of all tenants together, and what was ever counted of it."""
+
+    threads: Mapping[str, int]
+    """Threads by status, those that are frozen included."""
+    frozen: int
+    ready: int
+    """Threads that are ready, and claimed by nobody,"""
+    ready_since: int
+    """and since when the first of them is (milliseconds since 1970); 0: none is."""
+    claimed: int
+    waiting: int
+    """Messages in all inboxes, due or not."""
+    effects: Mapping[str, int]
+    """Effects in the outbox, by state."""
+    counted: Mapping[str, int]
+    """What was added by `add_counts`, and "duplicates": the messages that were there before."""
 
 
 def check_note(key: str, value: bytes) -> None:
@@ -439,6 +458,14 @@ class Store(Protocol):
 
     async def read_note(self, key: str) -> bytes | None:
         """Return a note, or None."""
+        ...
+
+    async def add_counts(self, added: Mapping[str, int], greatest: Mapping[str, int]) -> None:
+        """Add to what is counted of this store: sums, and values of which the greatest is kept."""
+        ...
+
+    async def read_counts(self, now: int) -> StoreCounts:
+        """Return what there is. It looks at every thread's place in the queue, and at no head, page or body."""
         ...
 
     async def secret(self) -> bytes:

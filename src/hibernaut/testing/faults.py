@@ -14,7 +14,7 @@ from hibernaut.kernel.commit import Blob, NewThread, SliceCommit
 from hibernaut.kernel.head import Status
 from hibernaut.messages.inputs import Delivered, InputMessage
 from hibernaut.stores.archive import Record
-from hibernaut.stores.protocol import Claim, EffectRow, LogRow, Outcome, Owner, Store, ThreadRow, ViewRow
+from hibernaut.stores.protocol import Claim, EffectRow, LogRow, Outcome, Owner, Store, StoreCounts, ThreadRow, ViewRow
 
 T = TypeVar("T")
 
@@ -214,6 +214,12 @@ class FaultyStore:
 
     async def read_note(self, key: str) -> bytes | None:
         return await self._perform("read_note", lambda: self._inner.read_note(key))
+
+    async def add_counts(self, added: Mapping[str, int], greatest: Mapping[str, int]) -> None:
+        await self._perform("add_counts", lambda: self._inner.add_counts(added, greatest))
+
+    async def read_counts(self, now: int) -> StoreCounts:
+        return await self._perform("read_counts", lambda: self._inner.read_counts(now))
 
     async def secret(self) -> bytes:
         return await self._inner.secret()

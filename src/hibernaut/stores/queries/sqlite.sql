@@ -443,6 +443,31 @@ INSERT INTO note (key, value) VALUES (?1, ?2) ON CONFLICT (key) DO UPDATE SET va
 -- name: read_note
 SELECT value FROM note WHERE key = ?1;
 
+-- name: add_count
+INSERT INTO counted (name, value) VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET value = value + excluded.value;
+
+-- name: keep_greatest
+INSERT INTO counted (name, value) VALUES (?1, ?2)
+ON CONFLICT (name) DO UPDATE SET value = max(value, excluded.value);
+
+-- name: read_counted
+SELECT name, value FROM counted;
+
+-- name: count_statuses
+SELECT status, count(*) FROM thread GROUP BY status;
+
+-- name: count_lanes
+SELECT lane, count(*) FROM thread WHERE lane IS NOT NULL GROUP BY lane;
+
+-- name: count_ready
+SELECT count(*), min(wake) FROM thread WHERE lane = ?1 AND rank <= ?2 + ?3 AND wake <= ?2;
+
+-- name: count_inbox
+SELECT count(*) FROM inbox;
+
+-- name: count_effects
+SELECT state, count(*) FROM outbox GROUP BY state;
+
 
 -- Moving trees
 

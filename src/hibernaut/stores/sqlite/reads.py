@@ -9,8 +9,20 @@ from typing import Any
 
 import apsw
 
+from hibernaut.stores.protocol import StoreCounts
+from hibernaut.stores.sqlite.moves import STATES
 from hibernaut.stores.sqlite.transaction import Transaction
-from hibernaut.stores.sqlite.transactions import GREATEST_PENALTY, HELD_BACK, NOBODY, QUEUE, DeadFinder, StoredMessage
+from hibernaut.stores.sqlite.transactions import (
+    DUPLICATES,
+    FROZEN,
+    GREATEST_PENALTY,
+    HELD_BACK,
+    NOBODY,
+    QUEUE,
+    STATUSES,
+    DeadFinder,
+    StoredMessage,
+)
 
 ENDLESS = -1
 """A limit that is none."""
@@ -85,3 +97,20 @@ def _tenants(tx: Transaction) -> Iterator[str]:
 def stored_bytes(path: str) -> int:
     """Return the size of a store's files."""
     return sum(file.stat().st_size for file in (Path(path), Path(f"{path}-wal"), Path(f"{path}-shm")) if file.exists())
+
+
+def read_counts(tx: Transaction, now: int, find_dead: DeadFinder) -> StoreCounts:
+    """Return what there is, and what was counted."""
+    dead = find_dead(tx, "claimants", NOBODY, now)
+    held = dict(tx.rows("count_lanes"))
+    ready = [row for lane in (QUEUE, *dead) for row in tx.rows("count_ready", (lane, now, GREATEST_PENALTY))]
+    return StoreCounts(
+        threads={STATUSES[status]: number for status, number in tx.rows("count_statuses")},
+        frozen=held.get(FROZEN, 0),
+        ready=sum(number for number, _ in ready),
+        ready_since=min((since for _, since in ready if since is not None), default=0),
+        claimed=sum(number for lane, number in held.items() if lane > QUEUE and lane not in dead),
+        waiting=tx.first("count_inbox")[0],
+        effects={STATES[state]: number for state, number in tx.rows("count_effects")},
+        counted={DUPLICATES: 0} | dict(tx.rows("read_counted")),
+    )

@@ -8,7 +8,7 @@ A waiting thread costs its rows and stands in no index but the one that finds it
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from hashlib import blake2b
 from typing import Any, Self, TypeVar
@@ -27,6 +27,7 @@ from hibernaut.stores.protocol import (
     LogRow,
     Outcome,
     Owner,
+    StoreCounts,
     ThreadRow,
     ViewRow,
     check_note,
@@ -257,6 +258,13 @@ class SqliteStore:
 
     async def read_note(self, key: str) -> bytes | None:
         return await self._read(lambda tx: reads.read_value(tx, "read_note", key))
+
+    async def add_counts(self, added: Mapping[str, int], greatest: Mapping[str, int]) -> None:
+        sums, most = dict(added), dict(greatest)
+        await self._write(lambda tx: beside.add_counts(tx, sums, most))
+
+    async def read_counts(self, now: int) -> StoreCounts:
+        return await self._read(lambda tx: reads.read_counts(tx, now, self._find_dead))
 
     async def secret(self) -> bytes:
         if not self._secret:

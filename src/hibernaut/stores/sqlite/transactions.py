@@ -33,6 +33,9 @@ GREATEST_PENALTY = max(URGENCY_PENALTY)
 NOWHERE = 0
 """The place of a message that was consumed without ever having been in the inbox."""
 
+DUPLICATES = "duplicates"
+"""What messages are counted under that were there before."""
+
 FIRST_PLACES = 64
 """Places of an inbox that are read in one go; messages beyond them stand in indexes (the queries have the number)."""
 
@@ -103,7 +106,7 @@ def put(tx: Transaction, letters: Sequence[Letter], blobs: Sequence[Blob], tenan
     """Keep blobs, then deliver."""
     for blob in blobs:
         tx.run("add_blob", (blob.digest, blob.data))
-    return [_deliver(tx, letter, tenant) for letter in letters]
+    return _deliver_all(tx, letters, tenant)
 
 
 def _add(tx: Transaction, new: NewThread, tenant: str | None = None) -> None:
@@ -123,6 +126,15 @@ def find_origin(tx: Transaction, fork_of: str, tenant: str) -> int | None:
     """Return the number of the thread that one of this tenant's is a fork of; None if it has no such thread."""
     found = tx.first("find_parent", (fork_of,))
     return found[0] if found is not None and found[2] == tenant else None
+
+
+def _deliver_all(
+    tx: Transaction, letters: Sequence[Letter], tenant: str | None, *, sent: bool = False
+) -> list[Outcome]:
+    outcomes = [_deliver(tx, letter, tenant, sent=sent) for letter in letters]
+    if duplicates := outcomes.count(Outcome.DUPLICATE):
+        tx.run("add_count", (DUPLICATES, duplicates))
+    return outcomes
 
 
 def _deliver(tx: Transaction, letter: Letter, tenant: str | None, *, sent: bool = False) -> Outcome:
@@ -289,8 +301,8 @@ def commit(tx: Transaction, claim: Claim, digested: Digested, *, keep: bool) -> 
     tx.run("finish_commit", (thread, lane, rank, wake, *state))
     if lane == QUEUE:
         tx.hints.append((claim.thread_id, urgency))
-    for letter in digested.letters:
-        _deliver(tx, letter, tenant, sent=True)
+    if digested.letters:
+        _deliver_all(tx, digested.letters, tenant, sent=True)
 
 
 def _change_inbox(tx: Transaction, thread: int, digested: Digested) -> None:
