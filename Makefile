@@ -58,7 +58,7 @@ coverage: dev-env  ## run the tests and list the lines and branches that none of
 
 lock: dev-env  ## pin the newest requirements that are at least a week old
 	$(UV_COMPILE) pyproject.toml requirements/run.in --extra server --output-file requirements/run.txt
-	$(UV_COMPILE) pyproject.toml requirements/dev.in --extra server --extra aws --extra fast --output-file requirements/dev.txt
+	$(UV_COMPILE) pyproject.toml requirements/dev.in --extra server --extra aws --extra fast --extra otel --output-file requirements/dev.txt
 
 clean:  ## remove .venv and everything else that can be made again
 	rm -rf .venv build dist htmlcov .coverage .coverage.* \

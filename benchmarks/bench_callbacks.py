@@ -20,8 +20,8 @@ from typing import Any
 import msgspec
 
 from hibernaut.clock import SystemClock
-from hibernaut.codec import sha256
 from hibernaut.kernel.commit import NewThread
+from hibernaut.kernel.config import LaunchConfig, encode_config
 from hibernaut.kernel.head import Call, Head, encode_head
 from hibernaut.rap.listening import App, Receive, Scope, Send, listening
 from hibernaut.rap.receiver import CallbackReceiver
@@ -167,9 +167,10 @@ async def bench(options: argparse.Namespace, directory: str) -> Result:
     clock = SystemClock()
     keys = ring_of(await store.secret())
     names = [f"thread_{number:06d}" for number in range(options.threads)]
+    digest, body = encode_config(LaunchConfig())
     for name in names:
-        head = Head(name, b"", sha256(b""), calls={CALL: Call(CALL, "watch", mode="subscription", state="subscribed")})
-        await store.create([NewThread(name, "", encode_head(head), sha256(b""), b"", clock.now())], [], clock.now())
+        head = Head(name, b"", digest, calls={CALL: Call(CALL, "watch", mode="subscription", state="subscribed")})
+        await store.create([NewThread(name, "", encode_head(head), digest, body, clock.now())], [], clock.now())
     grants = [Grant(name, CALL, clock.now() + 3_600_000, ("tool_result", "subscription_event")) for name in names]
     targets = [(f"/rap/callback/{sign(keys, grant)}", grant.thread_id) for grant in grants]
     receiver = CallbackReceiver(store, keys, clock)

@@ -219,12 +219,18 @@ def test_a_copy_that_was_made_though_the_destination_failed_is_removed() -> None
 def test_what_the_destination_does_not_take_stays_in_the_source() -> None:
     class Deaf(FaultyStore):
         async def put(
-            self, messages: Sequence[InputMessage], now: int, *, due: int = 0, blobs: Sequence[Blob] = ()
+            self,
+            messages: Sequence[InputMessage],
+            now: int,
+            *,
+            due: int = 0,
+            blobs: Sequence[Blob] = (),
+            tenant: str | None = None,
         ) -> list[Outcome]:
             return [Outcome.FULL for _ in messages]
 
     class Chatty(FaultyStore):
-        async def delete(self, root: str, *, unchanged: bytes = b"") -> int:
+        async def delete(self, root: str, *, unchanged: bytes = b"", tenant: str | None = None) -> int:
             await self.put([result("late")], START + 5)
             return await super().delete(root, unchanged=unchanged)
 
@@ -312,7 +318,7 @@ async def test_of_two_moves_to_two_places_one_says_that_it_is_not_alone() -> Non
         await move(source, other).run()
 
     class Slow(FaultyStore):
-        async def delete(self, root: str, *, unchanged: bytes = b"") -> int:
+        async def delete(self, root: str, *, unchanged: bytes = b"", tenant: str | None = None) -> int:
             await move_too()
             return await super().delete(root, unchanged=unchanged)
 
@@ -368,7 +374,7 @@ def test_a40_what_comes_after_the_copy_was_made_is_brought_along() -> None:
     late = InputMessage("late", "child", UserText("Wait"))
 
     class Chatty(FaultyStore):
-        async def delete(self, root: str, *, unchanged: bytes = b"") -> int:
+        async def delete(self, root: str, *, unchanged: bytes = b"", tenant: str | None = None) -> int:
             if self.operations.count("delete") < 2:
                 name = f"late {self.operations.count('delete')}"
                 await self.put([replace(late, message_id=name)], START + 5, due=START + 7)
@@ -393,7 +399,7 @@ def test_a40_what_comes_after_the_copy_was_made_is_brought_along() -> None:
 
 def test_a_tree_that_is_thawed_while_it_moves_goes_on_where_it_was() -> None:
     class Thawing(FaultyStore):
-        async def delete(self, root: str, *, unchanged: bytes = b"") -> int:
+        async def delete(self, root: str, *, unchanged: bytes = b"", tenant: str | None = None) -> int:
             await self.thaw(root)
             return await super().delete(root, unchanged=unchanged)
 

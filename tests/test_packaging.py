@@ -16,7 +16,19 @@ import hibernaut
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "hibernaut"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-HEAVY = {"aiobotocore", "anthropic", "boto3", "click", "httpx", "jsonschema_rs", "mcp", "openai", "pydantic", "textual"}
+HEAVY = {
+    "aiobotocore",
+    "anthropic",
+    "boto3",
+    "click",
+    "httpx",
+    "jsonschema_rs",
+    "mcp",
+    "openai",
+    "opentelemetry",
+    "pydantic",
+    "textual",
+}
 PIN = re.compile(r"^([a-z0-9-]+)==(\S+)", re.MULTILINE)
 
 

@@ -459,8 +459,10 @@ class Measured(FaultyStore):
         self.asked.append(name)
         return await super()._perform(name, operation)
 
-    async def claim(self, owner: Owner, now: int, limit: int, *, threads: Sequence[str] | None = None) -> list[Claim]:
-        claims = await super().claim(owner, now, limit, threads=threads)
+    async def claim(
+        self, owner: Owner, now: int, limit: int, *, threads: Sequence[str] | None = None, tenant: str | None = None
+    ) -> list[Claim]:
+        claims = await super().claim(owner, now, limit, threads=threads, tenant=tenant)
         self.read += sum(len(claim.head) for claim in claims)
         return claims
 

@@ -6,6 +6,7 @@ if typing.TYPE_CHECKING:
     from hibernaut.errors import HibernautError, ToolError
     from hibernaut.handle import ThreadHandle
     from hibernaut.kernel.authority import Authority, Condition, Rule
+    from hibernaut.kernel.event_policy import EventPolicy
     from hibernaut.kernel.limits import ThreadOptions
     from hibernaut.messages.parts import Image, Text
     from hibernaut.models.scripted import ScriptedModel
@@ -24,6 +25,7 @@ __all__ = [
     "Callbacks",
     "Condition",
     "Deferred",
+    "EventPolicy",
     "HibernautError",
     "Image",
     "RemoteServer",
@@ -45,6 +47,7 @@ _HOMES = {
     "Callbacks": "hibernaut.reach",
     "Condition": "hibernaut.kernel.authority",
     "Deferred": "hibernaut.tools.context",
+    "EventPolicy": "hibernaut.kernel.event_policy",
     "HibernautError": "hibernaut.errors",
     "Image": "hibernaut.messages.parts",
     "RemoteServer": "hibernaut.rap.servers",

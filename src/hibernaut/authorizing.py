@@ -55,13 +55,11 @@ async def facts_of(store: Store, tools: Mapping[str, AnyTool], head: Head, tool:
     return Facts()
 
 
-async def keep(store: Store, now: int, authority: Authority) -> bytes:
-    """Store an authority; returns its digest.
+def packed(authority: Authority) -> Blob:
+    """Return an authority as it is stored.
 
     Raises:
         ConfigurationError: it cannot be meant.
     """
     body = pack(check_authority(authority))
-    blob = Blob(sha256(body), body)
-    await store.put([], now, blobs=[blob])
-    return blob.digest
+    return Blob(sha256(body), body)

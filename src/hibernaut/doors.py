@@ -4,10 +4,13 @@ from collections.abc import Callable, Iterable
 from typing import Any, cast
 
 from hibernaut.errors import ConfigurationError, MalformedInput, ThreadClosed, UnknownThread
+from hibernaut.kernel.commit import Blob
+from hibernaut.messages.parts import Content, Part, is_blank
 from hibernaut.models.protocol import Model, ModelSource
 from hibernaut.models.source import Models
 from hibernaut.stores.protocol import Outcome
 from hibernaut.tools.builtin import BUILT_IN
+from hibernaut.tools.results import fit
 from hibernaut.tools.tool import AnyTool, Tool, tool
 
 LONGEST_NAME = 200
@@ -82,3 +85,17 @@ def _providers() -> ModelSource:
     from hibernaut.models.providers import Providers  # noqa: PLC0415
 
     return Providers(find_configuration())
+
+
+def fitted(given: object, *, blank: bool = False) -> tuple[Content, tuple[Blob, ...]]:
+    """Return what a message may carry of a content, and what is too large for it and is stored beside it.
+
+    Raises:
+        MalformedInput: it is none, or (unless `blank` ones are taken) it is blank. TooLarge.
+    """
+    if not isinstance(given, str) and not (isinstance(given, tuple) and all(isinstance(part, Part) for part in given)):
+        raise MalformedInput(f"a {type(given).__name__} is no content; give a text, or a tuple of Text and Image")
+    content, blobs = fit(given)
+    if not blank and is_blank(content):
+        raise MalformedInput("the text is blank")
+    return content, blobs

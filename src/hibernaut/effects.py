@@ -97,6 +97,7 @@ class HandlesEffects(SystemPart):
     async def reconcile(self) -> bool:
         """Have tool servers asked now after the calls that they have taken, as an engine does at start.
 
+        Without an engine on the store, those of this tenant's threads.
         A call that its server does not know any more is answered: it is unknown how far it got. Returns whether that
         is done when this returns; else it is stored as a wish, which a running engine carries out.
 
@@ -124,6 +125,7 @@ class HandlesEffects(SystemPart):
                 keeps=False,
                 remote=self._remote,
                 toolsets=Toolsets(self._remote.servers, self.store),
+                tenant=self.tenant,
             )
             await dispatcher.ask_servers(now + 1)
         return True
@@ -157,7 +159,7 @@ class HandlesEffects(SystemPart):
         content = Settlement(effect.call_id, fitted, is_error=result is None, reason=why, user=user)
         sender = f"operator:{user}" if user else "operator"
         message = InputMessage(f"settled:{effect.call_id}", thread_id, content, sender)
-        (outcome,) = await self.store.put([message], self.clock.now(), blobs=blobs)
+        (outcome,) = await self.store.put([message], self.clock.now(), blobs=blobs, tenant=self.tenant)
         if outcome is Outcome.DUPLICATE:
             raise AlreadyAnswered(f"{effect.call_id} was answered by hand already")
         refuse(outcome, thread_id)

@@ -11,7 +11,12 @@
     │   ├── UnknownQuestion     no such question for this tenant
     │   ├── UnknownEffect       no such effect in the outbox of this tenant
     │   ├── QuestionOver        the question needs no answer any more
+    │   ├── EventMisfit         an event does not fit the schema of its subscription
+    │   ├── EventNotTaken       the thread's authority takes no events of that tool
+    │   ├── SubscriptionOver    the time of the subscription is up
+    │   ├── UnknownMessage      no such message waits for the thread
     │   ├── NotAtRest           the tree cannot be moved as it is: it may still change
+    │   ├── HasForks            the tree cannot go: others share its history
     │   └── ThreadExists        there is such a thread already
     ├── ConfigurationError      the embedding program is set up wrongly
     │   └── ToolDefinitionError a function cannot be a tool
@@ -26,13 +31,17 @@
     ├── MoveFailed              a tree was not moved
     │   ├── ServersNotMoved     tool servers did not move their state
     │   └── MoveUnfinished      it is frozen, maybe in both places
-    └── VerificationFailed      a chain of receipts does not match what is stored
+    ├── VerificationFailed      a chain of receipts does not match what is stored
+    └── InvariantBroken         a defect: a slice would have broken the contract, and was not committed
 
 Every class has a stable `code` for wires and logs.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from typing import ClassVar, Final
+
+MOST_NAMED: Final = 5
+"""Names that a text lists, at most."""
 
 
 class HibernautError(Exception):
@@ -118,6 +127,17 @@ class UnknownEffect(InputRefused):
         self.request_id = request_id
 
 
+class UnknownMessage(InputRefused):
+    """No such message waits for the thread: it was read, or never came."""
+
+    code = "unknown_message"
+
+    def __init__(self, thread_id: str, message_id: str) -> None:
+        super().__init__(f"no message {message_id!r} waits for thread {thread_id!r}: it was read, or never came")
+        self.thread_id = thread_id
+        self.message_id = message_id
+
+
 class QuestionOver(InputRefused):
     """The question needs no answer any more: it was dismissed, or its time was up and its default counted."""
 
@@ -129,10 +149,52 @@ class QuestionOver(InputRefused):
         self.why = why
 
 
+class EventMisfit(InputRefused):
+    """An event does not fit the schema that its subscription was made with. `problems` says where, in its own words."""
+
+    code = "event_misfit"
+
+    def __init__(self, tool: str, problems: str) -> None:
+        super().__init__(f"the event does not fit the event schema of {tool}: {problems}")
+        self.problems = problems
+
+
+class EventNotTaken(InputRefused):
+    """The authority of the thread takes no events of that tool."""
+
+    code = "event_not_taken"
+
+    def __init__(self, tool: str, server: str) -> None:
+        where = f" on {server}" if server else ""
+        super().__init__(f"the authority of this thread takes no events of {tool}{where}")
+
+
+class SubscriptionOver(InputRefused):
+    """The time of a subscription is up, so it takes no events any more."""
+
+    code = "subscription_over"
+
+    def __init__(self, tool: str) -> None:
+        super().__init__(f"the time of this subscription of {tool} is up; it takes no events any more")
+
+
 class NotAtRest(InputRefused):
     """The tree may still change, so it cannot be taken away as it is. The text says what to do."""
 
     code = "not_at_rest"
+
+
+class HasForks(InputRefused):
+    """The tree cannot be taken away: forks of its threads share their history."""
+
+    code = "has_forks"
+
+    def __init__(self, root: str, forks: Sequence[str]) -> None:
+        named = ", ".join(forks[:MOST_NAMED])
+        more = f" and {len(forks) - MOST_NAMED:,} more" if len(forks) > MOST_NAMED else ""
+        super().__init__(f"thread {root!r} has to stay as long as its forks, which share its history: {named}{more}")
+        self.root = root
+        self.forks = tuple(forks)
 
 
 class ThreadExists(InputRefused):
@@ -254,3 +316,9 @@ class VerificationFailed(HibernautError):
         super().__init__(text)
         self.kind = kind
         self.version = version
+
+
+class InvariantBroken(HibernautError):
+    """What a slice was about to commit would have broken a rule of the contract: a defect. Nothing was written."""
+
+    code = "invariant_broken"

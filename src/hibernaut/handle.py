@@ -2,37 +2,29 @@
 
 from collections import Counter
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import aclosing, suppress
-from typing import TYPE_CHECKING, Any
+from contextlib import aclosing
+from typing import Any
 
-from hibernaut.authorizing import authority_of, explain, keep
-from hibernaut.doors import refuse
+from hibernaut.authorizing import authority_of, explain
 from hibernaut.engine.answering import OpenQuestion
 from hibernaut.engine.history import inherited_items
 from hibernaut.engine.trees import tree_events
-from hibernaut.errors import MalformedInput, ThreadClosed
 from hibernaut.kernel.authority import Authority, Judgement
 from hibernaut.kernel.head import Head, Status, decode_head
 from hibernaut.kernel.receipt import Receipt, decode_receipt
 from hibernaut.messages.events import AgentEvent
-from hibernaut.messages.inputs import USER, Command, Delivered, Event, urgency
+from hibernaut.messages.inputs import USER, Delivered, Event, urgency
 from hibernaut.messages.items import Item, decode_page
 from hibernaut.messages.parts import Content
-from hibernaut.state import ThreadState, TreeState, state_of, tree_of
+from hibernaut.state import ThreadState, state_of
+from hibernaut.steering import SteersThread
 from hibernaut.stores.protocol import ViewRow
 
-if TYPE_CHECKING:
-    from hibernaut.system import AgentSystem
 
-
-class ThreadHandle:
+class ThreadHandle(SteersThread):
     """One thread. A handle is only a name: it can be dropped and taken again at any time, in any process."""
 
-    __slots__ = ("_system", "thread_id")
-
-    def __init__(self, system: "AgentSystem", thread_id: str) -> None:
-        self._system = system
-        self.thread_id = thread_id
+    __slots__ = ()
 
     async def send(
         self,
@@ -45,13 +37,11 @@ class ThreadHandle:
         """Say something. Returns the message id; then it is stored. The same id twice is the same message.
 
         Raises:
-            MalformedInput: it is blank. TooLarge. ThreadClosed.
+            MalformedInput: it is blank. TooLarge. ThreadClosed. UnknownThread: it was deleted.
         """
         system = self._system
-        message = await system.user_message(self.thread_id, content, message_id, user, metadata)
-        (outcome,) = await system.store.put([message], system.clock.now())
-        refuse(outcome, self.thread_id)
-        return message.message_id
+        message, blobs = system.user_message(self.thread_id, content, message_id, user, metadata)
+        return await system.put(message, blobs)
 
     async def events(
         self, after: str = "", *, follow: bool = True, tree: bool = False
@@ -65,7 +55,9 @@ class ThreadHandle:
 
         Raises:
             MalformedInput: `after` is no cursor.
+            UnknownThread: it was deleted.
         """
+        await self._system.row(self.thread_id)
         feed, name = self._system.feed, self.thread_id
         found = tree_events(feed, name, after, follow=follow) if tree else feed.events(name, after, follow=follow)
         async with aclosing(found) as events:
@@ -73,18 +65,13 @@ class ThreadHandle:
                 yield event
 
     async def views(self) -> list[ViewRow]:
-        """Return what tool servers show people beside the thread, the last of each kind."""
-        return await self._system.store.read_views(self.thread_id)
-
-    async def tree(self) -> TreeState:
-        """Return what the thread and all threads below it are now.
+        """Return what tool servers show people beside the thread, the last of each kind.
 
         Raises:
             UnknownThread: it was deleted.
         """
-        row = await self._system.row(self.thread_id)
-        rows = await self._system.store.read_tree(row.root or row.thread_id)
-        return tree_of(rows, self.thread_id)
+        await self._system.row(self.thread_id)
+        return await self._system.store.read_views(self.thread_id)
 
     async def questions_below(self) -> list[OpenQuestion]:
         """Return what the threads below this one ask people, oldest first."""
@@ -97,15 +84,23 @@ class ThreadHandle:
         """Return everything in the history, oldest first; what a summary stands for too.
 
         With `inherited`, what a child shares with the threads above it comes first.
+
+        Raises:
+            UnknownThread: it was deleted.
         """
         store = self._system.store
-        row = await store.read_head(self.thread_id) if inherited else None
-        above = await inherited_items(store, decode_head(row.head).head.link, whole=True) if row is not None else []
+        head = await self._head()
+        above = await inherited_items(store, head.base, whole=True) if inherited else []
         rows = await store.read_log(self.thread_id)
         return [*above, *[item for row in rows for item in decode_page(row.page)]]
 
     async def receipts(self) -> list[Receipt]:
-        """Return the receipts, oldest first."""
+        """Return the receipts, oldest first.
+
+        Raises:
+            UnknownThread: it was deleted.
+        """
+        await self._system.row(self.thread_id)
         return [decode_receipt(row.receipt) for row in await self._system.store.read_log(self.thread_id)]
 
     async def state(self) -> ThreadState:
@@ -122,94 +117,9 @@ class ThreadHandle:
         events = Counter(content.call_id for content in contents if isinstance(content, Event))
         return state_of(row, ready=any(_wakes(arrived, row.status, now) for arrived in inbox), events=events)
 
-    async def stop(self, reason: str = "", *, tree: bool = False) -> None:
-        """Stop the thread: what it says is cut short, its open calls are cancelled, what comes is held.
-
-        With `tree` also all threads below it.
-        """
-        await self._steer(Command("stop", reason=reason), tree=tree)
-
-    async def resume(self, *, tree: bool = False) -> None:
-        """Let a stopped or parked thread go on; with `tree` also all threads below it.
-
-        A frozen tree is thawed first.
-        """
-        if (await self._system.row(self.thread_id)).frozen:
-            await self.thaw()
-        await self._steer(Command("resume"), tree=tree)
-
-    async def freeze(self) -> int:
-        """Let nothing run in the thread's whole tree until it is thawed; returns how many threads were not frozen.
-
-        Nothing ends by it: calls, sleeps, questions and subscriptions stay as they are, and what comes is held, what
-        people say too. A slice that runs is begun anew later; what tools work on in a process goes on there.
-
-        Raises:
-            UnknownThread: it was deleted.
-        """
-        row = await self._system.row(self.thread_id)
-        return await self._system.store.freeze(row.root or row.thread_id)
-
-    async def thaw(self) -> int:
-        """Let the thread's frozen tree go on where it was; returns how many threads were frozen.
-
-        Raises:
-            UnknownThread: it was deleted.
-        """
-        row = await self._system.row(self.thread_id)
-        return await self._system.store.thaw(row.root or row.thread_id)
-
-    async def _steer(self, command: Command, *, tree: bool) -> None:
-        await self._system.command(self.thread_id, command)
-        for state in await self.tree() if tree else ():
-            if state.thread_id != self.thread_id and state.status != "closed":
-                with suppress(ThreadClosed):  # it has ended meanwhile
-                    await self._system.command(state.thread_id, command)
-
-    async def close(self, reason: str = "") -> None:
-        """End the thread for good."""
-        await self._system.command(self.thread_id, Command("close", reason=reason))
-
-    async def compact(self) -> None:
-        """Replace the beginning of the history by a summary in what the model is shown; nothing is deleted."""
-        await self._system.command(self.thread_id, Command("compact"))
-
-    async def delete(self) -> int:
-        """Remove a root, all threads below it, and everything that only they have; return how many threads that were.
-
-        What still works for them is not told; stop them before.
-
-        Raises:
-            UnknownThread: it is there no more. MalformedInput: it is no root.
-        """
-        row = await self._system.row(self.thread_id)
-        if row.root:
-            raise MalformedInput(
-                f"thread {self.thread_id} is part of the tree of {row.root}; delete that, or close this"
-            )
-        return await self._system.store.delete(self.thread_id)
-
-    async def cancel(self, call_id: str, reason: str = "") -> None:
-        """Cancel one open call or subscription."""
-        await self._system.command(self.thread_id, Command("cancel", call_id, reason))
-
     async def authority(self) -> Authority:
         """Return what the thread may do now."""
         return await authority_of(self._system.store, await self._head())
-
-    async def authorize(self, authority: Authority | None, reason: str = "", *, tree: bool = False) -> None:
-        """Give the thread another authority, from its next round on; None: the one that it was launched with.
-
-        Calls that are under way go on; what waits for leave is held against the new one when leave is given. With
-        `tree` also all threads below it.
-
-        Raises:
-            ConfigurationError: it cannot be meant; the text says which rule, and why. ThreadClosed.
-        """
-        digest = b""
-        if authority is not None:
-            digest = await keep(self._system.store, self._system.clock.now(), authority)
-        await self._steer(Command("authorize", reason=reason, authority=digest), tree=tree)
 
     async def explain(self, tool: str, arguments: Mapping[str, Any]) -> Judgement:
         """Say what would become of a call, and by which rule, as the thread's authority is now.

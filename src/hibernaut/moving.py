@@ -12,30 +12,39 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
+from hibernaut.archive_checks import check_records
 from hibernaut.clock import Clock
+from hibernaut.engine.history import chain_start
 from hibernaut.errors import (
     ConfigurationError,
+    HasForks,
     MalformedInput,
     MoveUnfinished,
     NotAtRest,
     ServersNotMoved,
+    StoreCorrupt,
     StoreError,
     ThreadExists,
     UnknownThread,
+    VerificationFailed,
 )
+from hibernaut.kernel.chain import ChainCheck
 from hibernaut.kernel.commit import Blob, Effect
-from hibernaut.kernel.head import decode_head
+from hibernaut.kernel.head import Fork, Head, decode_head
 from hibernaut.messages.inputs import decode_input
 from hibernaut.part import SystemPart
 from hibernaut.stores.archive import (
     BlobRecord,
+    CommitRecord,
     EffectRecord,
+    ForkRecord,
     MessageRecord,
     Record,
     ThreadRecord,
     ViewRecord,
     decode_effect,
     digest_of,
+    no_origin,
 )
 from hibernaut.stores.archive_file import (
     Archive,
@@ -109,9 +118,8 @@ async def take_in(store: Store, tenant: str, archive: Archive, reissue: Reissue)
     header = archive.header
     if header.tenant != tenant:
         raise MalformedInput(f"this archive is of the tenant {header.tenant!r}; import it for that one")
-    for record in archive.records:
-        if isinstance(record, ThreadRecord):
-            _check_head(record, tenant)
+    check_records(archive.records, tenant)
+    await _check_forks(store, tenant, archive.records)
     anew = _anew(archive.records, reissue)
     count = await store.import_tree(archive.records, reissue=anew)
     known = set(await key_ids(store))
@@ -130,10 +138,38 @@ async def secrets_of(store: Store) -> list[bytes]:
     return list(dict.fromkeys([await store.secret(), *await store.old_secrets()]))
 
 
-def _check_head(record: ThreadRecord, tenant: str) -> None:
-    head = decode_head(record.head).head
-    if (head.thread_id, head.version, record.tenant) != (record.thread_id, record.version, tenant):
-        raise MalformedInput(f"the tree is not whole: the head of {record.thread_id!r} is that of another thread")
+async def _check_forks(store: Store, tenant: str, records: Sequence[Record]) -> None:
+    """Check that threads begin with no history but what they may inherit here.
+
+    Raises:
+        MalformedInput: one does not.
+    """
+    for at, record in enumerate(records):
+        if isinstance(record, ThreadRecord):
+            head = decode_head(record.head).head
+            following = records[at + 1 : at + 3]
+            noted = [one.origin for one in following[:1] if isinstance(one, ForkRecord)]
+            if noted != ([head.fork.origin] if head.fork else []):
+                raise MalformedInput(f"the tree is not whole: {record.thread_id!r} is a fork of another thread")
+            if head.fork is not None:
+                first = next((one for one in following if isinstance(one, CommitRecord)), None)
+                await _check_fork(store, tenant, head, head.fork, first)
+
+
+async def _check_fork(store: Store, tenant: str, head: Head, fork: Fork, first: CommitRecord | None) -> None:
+    """Check that a fork goes on from the history that its origin has here."""
+    origin = await store.read_head(fork.origin)
+    if origin is None or origin.tenant != tenant:
+        raise no_origin(head.thread_id, fork.origin)
+    try:
+        start = await chain_start(store, fork)
+        history = ChainCheck(start).take(first.page, first.receipt).history if first else start
+    except (StoreCorrupt, VerificationFailed) as error:
+        raise MalformedInput(
+            f"thread {head.thread_id!r} does not go on from the history that {fork.origin!r} has here: {error}"
+        ) from error
+    if first is None and history != head.history:
+        raise MalformedInput(f"thread {head.thread_id!r} does not go on from the history that {fork.origin!r} has here")
 
 
 def _begun(records: Iterable[Record]) -> list[EffectRecord]:
@@ -180,7 +216,7 @@ class Move:
         """Move the tree; return how many threads it has. It is frozen in the destination.
 
         Raises:
-            NotAtRest, ServersNotMoved, ThreadExists, StoreError: it stays, with the status it had.
+            NotAtRest, HasForks, ServersNotMoved, ThreadExists, StoreError: it stays, with the status it had.
             MoveUnfinished: it is in both places, and frozen. Moving it again ends that.
         """
         self._check_servers()
@@ -205,7 +241,7 @@ class Move:
             if all(row.frozen for row in await self._destination.read_tree(self._root)):
                 await self._destination.delete(self._root)
             raise
-        except StoreError as error:
+        except (StoreError, HasForks) as error:
             raise MoveUnfinished(
                 f"thread {self._root!r} is in the destination, but could not be removed where it was: {error}"
             ) from error
@@ -220,10 +256,15 @@ class Move:
     async def _transfer(self) -> bytes:
         """Make the tree in the destination, and return the digest of what it was made from."""
         await self._export()
+        if forks := await self._source.read_forks(self._root):
+            raise HasForks(self._root, forks)
         if not await self._is_there():
             await self._move_servers()
             # What came meanwhile goes along.
             records = await self._export()
+            if any(isinstance(record, ForkRecord) for record in records):
+                tenants = [record.tenant for record in records if isinstance(record, ThreadRecord)]
+                await _check_forks(self._destination, tenants[0], records)
             self._importing = True
             await self._destination.import_tree(records, reissue=_anew(records, self._reissue))
         else:
@@ -398,7 +439,8 @@ class MovesTrees(SystemPart):
             hand_over_secrets: let the destination read the callback tokens that are out.
 
         Raises:
-            UnknownThread. MalformedInput: it is no root. ThreadExists: the destination has such a thread.
+            UnknownThread. MalformedInput: it is no root, or a fork of what the destination does not have.
+            ThreadExists: the destination has such a thread. HasForks: forks share its history.
             NotAtRest: a tool is at work in an engine of this store. ServersNotMoved: naming each.
             MoveUnfinished: it is in both places, and frozen; move it again. ConfigurationError: the destination is no
                 other store, or another tenant's, or a server has no place to move to.

@@ -10,8 +10,9 @@ from urllib.parse import urlsplit
 import msgspec
 
 from hibernaut.clock import Clock
-from hibernaut.engine.servers import ADDRESS_NOTE, Remote
+from hibernaut.engine.servers import Remote, address_note
 from hibernaut.errors import ConfigurationError, MalformedInput, TooLarge
+from hibernaut.metrics import Metrics
 from hibernaut.rap.limits import LONGEST_ADDRESS
 from hibernaut.rap.servers import RemoteServer, servers_by_name
 from hibernaut.rap.wire import check_address
@@ -120,10 +121,13 @@ async def reach(
     on_view: Callable[[str, str, str], None],
     *,
     whole: bool,
+    metrics: Metrics,
+    tenant: str | None = None,
 ) -> Remote:
     """Connect to tool servers and listen for what they answer, for as long as the stack stands.
 
-    `whole`: this process runs all threads of the store, and so looks after the calls that are open.
+    `whole`: this process runs all threads of the tenant (None: of the store), and so looks after the calls that are
+    open.
 
     Raises:
         ConfigurationError: the address cannot be had, or a server cannot be meant like this.
@@ -134,9 +138,9 @@ async def reach(
         )
     secrets = [*callbacks.secrets, await store.secret(), *await store.old_secrets()]
     keys = KeyRing(list(dict.fromkeys(secrets)))
-    address = await _listen(callbacks, keys, store, clock, stack, on_view) if callbacks.listen else ""
+    address = await _listen(callbacks, keys, store, clock, stack, on_view, metrics) if callbacks.listen else ""
     public = (callbacks.public or address).rstrip("/")
-    moved = whole and await _has_moved(store, public)
+    moved = whole and await _has_moved(store, public, address_note(tenant))
     if not isinstance(servers, dict):
         return Remote(servers, public, keys, moved)
     from hibernaut.rap.connections import Connections  # noqa: PLC0415  # an HTTP client takes long to import
@@ -155,6 +159,7 @@ async def _listen(
     clock: Clock,
     stack: AsyncExitStack,
     on_view: Callable[[str, str, str], None],
+    metrics: Metrics,
 ) -> str:
     from hibernaut.rap.admission import LOCAL_HOSTS, is_loopback  # noqa: PLC0415
     from hibernaut.rap.listening import Address, listening  # noqa: PLC0415
@@ -163,7 +168,13 @@ async def _listen(
     local = callbacks.host == "localhost" or is_loopback(callbacks.host)
     hosts = LOCAL_HOSTS | _names(callbacks.public) if local else None
     app = CallbackReceiver(
-        store, keys, clock, hosts=hosts, allow_unsigned_loopback=callbacks.allow_unsigned, on_view=on_view
+        store,
+        keys,
+        clock,
+        hosts=hosts,
+        allow_unsigned_loopback=callbacks.allow_unsigned,
+        on_view=on_view,
+        metrics=metrics,
     )
     if callbacks.port:
         return (await stack.enter_async_context(listening(app, callbacks.host, callbacks.port))).url
@@ -218,11 +229,11 @@ async def _receives(url: str, keys: KeyRing) -> bool:
         return False
 
 
-async def _has_moved(store: Store, public: str) -> bool:
+async def _has_moved(store: Store, public: str, note: str) -> bool:
     """Tell whether open calls may have been told another address. Whoever tells them the new one notes that."""
-    known, address = await store.read_note(ADDRESS_NOTE), public.encode()
+    known, address = await store.read_note(note), public.encode()
     if known is None:
-        await store.write_note(ADDRESS_NOTE, address)
+        await store.write_note(note, address)
     return known not in (None, address)
 
 

@@ -78,6 +78,8 @@ class ThreadState(msgspec.Struct, frozen=True):
     """Millionths of a US dollar that it has cost, as far as prices are known."""
     unpriced: int = 0
     """Tokens whose prices are not."""
+    fork_of: str = ""
+    """The thread whose history a fork begins with."""
 
 
 class TreeState(msgspec.Struct, frozen=True):
@@ -143,6 +145,7 @@ def state_of(row: ThreadRow, *, ready: bool, events: Mapping[str, int] | None = 
         frozen=row.frozen,
         cost=head.cost,
         unpriced=head.usage.input + head.usage.output - head.priced,
+        fork_of=head.fork.origin if head.fork else "",
     )
 
 

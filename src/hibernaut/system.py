@@ -13,12 +13,13 @@ from msgspec.structs import replace
 from hibernaut.auditing import AuditsThreads
 from hibernaut.clock import Clock, SystemClock
 from hibernaut.codec import to_json
-from hibernaut.doors import check_name, models_and_default, refuse, tools_by_name
+from hibernaut.doors import check_name, fitted, models_and_default, refuse, tools_by_name
 from hibernaut.effects import HandlesEffects
 from hibernaut.engine.answering import OpenQuestion, open_questions
 from hibernaut.engine.answering import answer as answer_question
+from hibernaut.engine.interruptions import LOOK_EVERY
 from hibernaut.engine.live import LiveFeed
-from hibernaut.engine.local import LOOK_EVERY, LocalEngine
+from hibernaut.engine.local import LocalEngine
 from hibernaut.engine.servers import Remote
 from hibernaut.engine.step import StepEngine, StepResult
 from hibernaut.errors import (
@@ -26,46 +27,55 @@ from hibernaut.errors import (
     ConfigurationError,
     MalformedInput,
     StoreError,
-    UnknownThread,
+    TokenRefused,
 )
+from hibernaut.forking import ForksThreads
 from hibernaut.handle import ThreadHandle
 from hibernaut.ids import Ids, RandomIds
 from hibernaut.kernel.authority import Authority
-from hibernaut.kernel.commit import NewThread
+from hibernaut.kernel.commit import Blob, NewThread
 from hibernaut.kernel.config import LaunchConfig, checked_config, encode_config
-from hibernaut.kernel.head import Head, encode_head
+from hibernaut.kernel.head import Head, encode_head, registry_of
 from hibernaut.kernel.limits import ThreadOptions, check_options
 from hibernaut.messages.inputs import (
     Command,
+    Drop,
+    Edit,
     Event,
     InputMessage,
     ToolResult,
     UserText,
+    encode_input,
     event_message,
 )
-from hibernaut.messages.parts import Content, Part, is_blank
+from hibernaut.messages.parts import Content
 from hibernaut.messages.published import decode_published
 from hibernaut.messages.text import clean
+from hibernaut.metrics import Metrics
 from hibernaut.models.protocol import Closes, Model, ModelSource
 from hibernaut.moving import MovesTrees, secrets_of
+from hibernaut.observing import Observes
 from hibernaut.reach import Callbacks, Servers, configured, names_of, reach
 from hibernaut.state import ThreadState, state_of
 from hibernaut.stores.memory import MemoryStore
 from hibernaut.stores.owners import this_owner
 from hibernaut.stores.protocol import Outcome, Store
-from hibernaut.tools.results import fit
+from hibernaut.stores.references import digests_in
 from hibernaut.tools.results import outcome as outcome_of
 from hibernaut.tools.tokens import KeyRing
 from hibernaut.tools.tokens import read as read_token
 from hibernaut.tools.tool import AnyTool
 
 if TYPE_CHECKING:
+    from opentelemetry.trace import TracerProvider
+
+    from hibernaut.engine.traces import Traces
     from hibernaut.rap.tool_servers import ToolServers
 
 logger = logging.getLogger(__name__)
 
 
-class AgentSystem(AuditsThreads, HandlesEffects, MovesTrees):
+class AgentSystem(AuditsThreads, HandlesEffects, MovesTrees, ForksThreads, Observes):
     """Runs agents: `async with AgentSystem(model=…, tools=[…], store="agents.db") as system`.
 
     Args:
@@ -78,14 +88,17 @@ class AgentSystem(AuditsThreads, HandlesEffects, MovesTrees):
         instructions: what agents are told that are launched without instructions of their own.
         options: how threads behave that are launched without options of their own.
         authority: what threads may do that are launched without an authority of their own.
-        tenant: whose threads this system sees and makes.
+        tenant: whose threads this system sees and makes, and its engine runs.
         run: whether an engine runs here. Without one, this is a client of a store on which another process runs one.
         only: the threads that the engine runs; others are left to other processes. All by default.
+        all_tenants: whether the engine runs the threads of all tenants, with the models and tools that are here.
         servers: tool servers whose tools agents may use that are launched without servers of their own: base URLs,
             `RemoteServer`s, or a `ToolServers` of the program's.
         callbacks: where those post what becomes of calls, and anybody else the result of a deferred call. Given, this
             process listens for them with or without servers of its own, and even without an engine.
         max_slices: slices that run at the same time.
+        tracer_provider: where spans of slices, completions and calls go; without one there are none. It needs the extra
+            `otel`.
         clock, ids: where time and names come from; a test passes its own.
 
     Raises:
@@ -106,11 +119,13 @@ class AgentSystem(AuditsThreads, HandlesEffects, MovesTrees):
         tenant: str = "",
         run: bool = True,
         only: Sequence[str] | None = None,
+        all_tenants: bool = False,
         servers: Servers = (),
         callbacks: Callbacks | None = None,
         max_slices: int = 512,
         clock: Clock | None = None,
         ids: Ids | None = None,
+        tracer_provider: "TracerProvider | None" = None,
     ) -> None:
         if max_slices < 1:
             raise ConfigurationError(f"max_slices is {max_slices}; with none at a time nothing would ever run")
@@ -136,7 +151,14 @@ class AgentSystem(AuditsThreads, HandlesEffects, MovesTrees):
         self._run = run
         self._max_slices = max_slices
         self._only = only
+        self._runs_for = None if all_tenants else tenant
         self._callbacks = callbacks
+        self._metrics = Metrics()
+        self._traces: Traces | None = None
+        if tracer_provider is not None:
+            from hibernaut.engine import traces  # noqa: PLC0415  # it needs an extra
+
+            self._traces = traces.Traces(tracer_provider)
         self._remote: Remote | None = None
         self._clock = clock or SystemClock()
         self._ids = ids or RandomIds()
@@ -188,7 +210,7 @@ class AgentSystem(AuditsThreads, HandlesEffects, MovesTrees):
             self._store = store = await self._open(stack)
             if not self._models_given and isinstance(self._models, Closes):
                 stack.push_async_callback(self._models.close)
-            self._feed = feed = LiveFeed(store)
+            self._feed = feed = LiveFeed(store, self.tenant)
             tasks = await stack.enter_async_context(asyncio.TaskGroup())
             if names_of(self._servers) or self._callbacks is not None:
                 self._remote = await reach(
@@ -199,6 +221,8 @@ class AgentSystem(AuditsThreads, HandlesEffects, MovesTrees):
                     stack,
                     feed.view,
                     whole=self._run and self._only is None,
+                    metrics=self._metrics,
+                    tenant=self._runs_for,
                 )
             if self._run:
                 owner = this_owner(self._ids)
@@ -212,6 +236,9 @@ class AgentSystem(AuditsThreads, HandlesEffects, MovesTrees):
                     max_slices=self._max_slices,
                     only=self._only,
                     remote=self._remote,
+                    tenant=self._runs_for,
+                    metrics=self._metrics,
+                    traces=self._traces,
                 )
                 running = tasks.create_task(self._engine.run())
                 started = tasks.create_task(self._engine.started())
@@ -223,6 +250,7 @@ class AgentSystem(AuditsThreads, HandlesEffects, MovesTrees):
             else:
                 watching = tasks.create_task(self._watch())
                 stack.callback(watching.cancel)
+                stack.push_async_callback(self.save_counts)
             stack.callback(feed.close)
             self._stack = stack.pop_all()
 
@@ -283,6 +311,11 @@ class AgentSystem(AuditsThreads, HandlesEffects, MovesTrees):
         return self._defaults.tenant
 
     @property
+    def ids(self) -> Ids:
+        """Where this system's names come from."""
+        return self._ids
+
+    @property
     def completions(self) -> int:
         """Turns that this process's engine has completed and stored."""
         return self._engine.engine.runner.completions if self._engine else 0
@@ -328,10 +361,10 @@ class AgentSystem(AuditsThreads, HandlesEffects, MovesTrees):
         config = self._config(instructions, model, tools, servers, options, authority, user)
         name = thread_id or self._ids.new("thread")
         thread = self._new_thread(name, config, metadata)
-        if thread_id is not None and await self._is_foreign(name):
-            raise UnknownThread(name)
-        messages = [await self.user_message(name, message, None, user, None)] if message is not None else []
-        for outcome in await self.store.create([thread], messages, self._clock.now()):
+        said = [self.user_message(name, message, None, user, None)] if message is not None else []
+        messages, blobs = [one for one, _ in said], [blob for _, beside in said for blob in beside]
+        now, tenant = self._clock.now(), config.tenant
+        for outcome in await self.store.create([thread], messages, now, blobs=blobs, tenant=tenant):
             refuse(outcome, name)
         return await self.thread(name)
 
@@ -368,15 +401,11 @@ class AgentSystem(AuditsThreads, HandlesEffects, MovesTrees):
         Raises:
             MalformedInput: it is blank. TooLarge. ThreadClosed. UnknownThread: it is another tenant's.
         """
-        message = await self.user_message(thread_id, content, message_id, user, metadata)
-        row = await self.store.read_head(thread_id)
-        if row is None:
-            thread = self._new_thread(thread_id, self._defaults, None)
-            (outcome,) = await self.store.create([thread], [message], self._clock.now())
-        elif row.tenant != self._defaults.tenant:
-            raise UnknownThread(thread_id)
-        else:
-            (outcome,) = await self.store.put([message], self._clock.now())
+        message, blobs = self.user_message(thread_id, content, message_id, user, metadata)
+        if await self.store.read_head(thread_id) is not None:
+            return await self.put(message, blobs)
+        thread, now = self._new_thread(thread_id, self._defaults, None), self._clock.now()
+        (outcome,) = await self.store.create([thread], [message], now, blobs=blobs, tenant=self.tenant)
         refuse(outcome, thread_id)
         return message.message_id
 
@@ -384,14 +413,20 @@ class AgentSystem(AuditsThreads, HandlesEffects, MovesTrees):
         """Bring the result of a deferred call, from anywhere, any time. When it returns, the result is stored.
 
         Raises:
-            TokenRefused: the token is forged or expired. AlreadyAnswered. ThreadClosed. UnknownThread.
+            TokenRefused: the token is forged or expired, or for a call of an earlier thread of that id.
+            AlreadyAnswered. ThreadClosed. UnknownThread: it is another tenant's.
         """
         grant = read_token(KeyRing(await secrets_of(self.store)), token, self._clock.now())
         grant.check("tool_result", grant.thread_id, grant.call_id)
+        row = await self.row(grant.thread_id)
+        message_id = f"result:{grant.call_id}"
+        is_here = row.status == "closed" or grant.call_id in registry_of(row.head).calls
+        if not (is_here or await self.store.knows(grant.thread_id, message_id)):
+            raise TokenRefused(f"this callback token is for a call that thread {grant.thread_id!r} has not made")
         outcome = outcome_of(result)
         content = ToolResult(grant.call_id, outcome.content, is_error or outcome.is_error)
-        message = InputMessage(f"result:{grant.call_id}", grant.thread_id, content, "token")
-        (stored,) = await self.store.put([message], self._clock.now(), blobs=outcome.blobs)
+        message = InputMessage(message_id, grant.thread_id, content, "token")
+        (stored,) = await self.store.put([message], self._clock.now(), blobs=outcome.blobs, tenant=self.tenant)
         if stored is Outcome.DUPLICATE:
             raise AlreadyAnswered(f"call {grant.call_id} has its answer already")
         refuse(stored, grant.thread_id)
@@ -428,21 +463,25 @@ class AgentSystem(AuditsThreads, HandlesEffects, MovesTrees):
             else decode_published(message, self._ids.new("msg"), sender="step")
             for message in messages
         ]
-        foreign = {name for name in {message.thread_id for message in batch} if await self._is_foreign(name)}
-        own = [await self._admit(message) for message in batch if message.thread_id not in foreign]
-        texts = {message.thread_id for message in own if isinstance(message.content, UserText)}
+        admitted = [_admitted(message) for message in batch]
+        texts = {message.thread_id for message, _ in admitted if isinstance(message.content, UserText)}
         new = [self._new_thread(name, self._defaults, None) for name in sorted(texts)]
         if new:
             await self.store.create(new, [], self._clock.now())
-        engine = StepEngine(self.store, self._tools, self._models, self.feed, self._clock, self._remote)
-        result = await engine.step(this_owner(self._ids), own, due=due)
-        outcomes = iter(result.outcomes)
-        said = [Outcome.UNKNOWN if message.thread_id in foreign else next(outcomes) for message in batch]
-        return replace(result, outcomes=tuple(said))
-
-    async def _is_foreign(self, thread_id: str) -> bool:
-        row = await self.store.read_head(thread_id)
-        return row is not None and row.tenant != self._defaults.tenant
+        engine = StepEngine(
+            self.store,
+            self._tools,
+            self._models,
+            self.feed,
+            self._clock,
+            self._remote,
+            self._runs_for,
+            self._metrics,
+            self._traces,
+        )
+        blobs = [blob for _, beside in admitted for blob in beside]
+        own = [message for message, _ in admitted]
+        return await engine.step(this_owner(self._ids), own, due=due, blobs=blobs, tenant=self.tenant)
 
     async def prune(self, before: int) -> int:
         """Remove this tenant's threads that closed before that moment (milliseconds since 1970); return how many.
@@ -460,15 +499,15 @@ class AgentSystem(AuditsThreads, HandlesEffects, MovesTrees):
 
     # Used by handles
 
-    async def user_message(
+    def user_message(
         self,
         thread_id: str,
         content: str | Content,
         message_id: str | None,
         user: str,
         metadata: Mapping[str, Any] | None,
-    ) -> InputMessage:
-        """Make the message that says something to a thread; what is too large for it is stored beside.
+    ) -> tuple[InputMessage, tuple[Blob, ...]]:
+        """Make the message that says something to a thread, and what is to be stored beside it.
 
         Raises:
             MalformedInput: it is blank. TooLarge.
@@ -480,27 +519,17 @@ class AgentSystem(AuditsThreads, HandlesEffects, MovesTrees):
             check_name("user", user)
         given = "" if metadata is None else to_json(dict(metadata))
         said = InputMessage(message_id or self._ids.new("msg"), thread_id, UserText(content, user), "api", given)
-        return await self._admit(said)
+        return _admitted(said)
 
-    async def _admit(self, message: InputMessage) -> InputMessage:
-        """Clean what a message carries, and store beside it what is too large for it."""
-        content = message.content
-        if not isinstance(content, UserText | ToolResult | Event):
-            return message
-        given: object = content.content
-        parts = given if isinstance(given, tuple) else (None,)
-        if not isinstance(given, str) and not all(isinstance(part, Part) for part in parts):
-            raise MalformedInput(f"a {type(given).__name__} is no content; give a text, or a tuple of Text and Image")
-        fitted, blobs = fit(content.content)
-        if isinstance(content, UserText) and is_blank(fitted):
-            raise MalformedInput("the text is blank")
-        if blobs:
-            await self.store.put([], self._clock.now(), blobs=blobs)
-        content = replace(content, content=fitted)
-        if isinstance(content, Event) and content.event_id:
-            # Whatever it was sent under: the same event twice is one message.
-            return event_message(message.thread_id, content, message.sender, message.metadata)
-        return replace(message, content=content)
+    async def put(self, message: InputMessage, blobs: Sequence[Blob] = ()) -> str:
+        """Store a message for a thread of this tenant, with what it refers to. Returns the message id.
+
+        Raises:
+            UnknownThread, ThreadClosed.
+        """
+        (outcome,) = await self.store.put([message], self._clock.now(), blobs=blobs, tenant=self.tenant)
+        refuse(outcome, message.thread_id)
+        return message.message_id
 
     def _config(
         self,
@@ -548,14 +577,33 @@ class AgentSystem(AuditsThreads, HandlesEffects, MovesTrees):
         head = Head(name, self._ids.salt(), digest, metadata=given)
         return NewThread(name, config.tenant, encode_head(head), digest, body, self._clock.now())
 
-    async def command(self, thread_id: str, command: Command) -> None:
-        """Steer a thread as an operator; durable when it returns.
+    async def command(self, thread_id: str, command: Command | Drop | Edit, blobs: Sequence[Blob] = ()) -> None:
+        """Steer a thread as an operator; durable when it returns. `blobs`: what the command names.
 
         Raises:
-            UnknownThread, ThreadClosed.
+            UnknownThread, ThreadClosed. MalformedInput: it names what does not come with it.
         """
-        await self.row(thread_id)
+        named = command.authority if isinstance(command, Command) else b""
+        if named and named not in [blob.digest for blob in blobs]:
+            raise MalformedInput("an authority comes with the command that names it; see `ThreadHandle.authorize`")
         command = replace(command, reason=clean(command.reason))
-        message = InputMessage(self._ids.new("cmd"), thread_id, command, "operator")
-        (outcome,) = await self.store.put([message], self._clock.now())
-        refuse(outcome, thread_id)
+        await self.put(InputMessage(self._ids.new("cmd"), thread_id, command, "operator"), blobs)
+
+
+def _admitted(message: InputMessage) -> tuple[InputMessage, tuple[Blob, ...]]:
+    """Return a message that comes from outside, cleaned, and what is too large for it and is stored beside it.
+
+    Raises:
+        MalformedInput: it is blank, is no content, or names stored bytes instead of bringing them. TooLarge.
+    """
+    content = message.content
+    if not isinstance(content, UserText | ToolResult | Event):
+        if digests_in((encode_input(message),)):
+            raise MalformedInput(f"message {message.message_id!r} names stored bytes instead of bringing them")
+        return message, ()
+    said, blobs = fitted(content.content, blank=not isinstance(content, UserText))
+    content = replace(content, content=said)
+    if isinstance(content, Event) and content.event_id:
+        # Whatever it was sent under: the same event twice is one message.
+        return event_message(message.thread_id, content, message.sender, message.metadata), blobs
+    return replace(message, content=content), blobs

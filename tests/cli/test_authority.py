@@ -12,6 +12,7 @@ from hibernaut.cli.policies import load_authority
 from hibernaut.cli.policies import written as shown_as
 from hibernaut.cli.root import hibernaut
 from hibernaut.kernel.authority import narrowed
+from hibernaut.kernel.event_policy import EventPolicy
 from hibernaut.models.scripted import say
 
 CAREFUL = """\
@@ -66,7 +67,7 @@ def written(tmp_path: Path, text: str = CAREFUL) -> str:
 
 def test_an_authority_is_set_shown_explained_and_reset(store: str, tmp_path: Path) -> None:
     given = ("--store", store)
-    assert hib("authority", "show", "a", *given).output == "# everything is allowed\n"
+    assert hib("authority", "show", "a", *given).output.splitlines()[0] == "# everything is allowed"
     done = hib("authority", "set", "a", written(tmp_path), *given, "--reason", "audit")
     assert (done.exit_code, done.output) == (0, "accepted: authorize a. An engine on this store carries it out.\n")
     run_engine(store)
@@ -79,10 +80,40 @@ def test_an_authority_is_set_shown_explained_and_reset(store: str, tmp_path: Pat
     asks = hib("authority", "explain", "a", "pay", '{"amount":101}', *given)
     assert (asks.exit_code, asks.output.splitlines()[0]) == (0, "pay: it waits until a person allows it")
     allowed = hib("authority", "explain", "a", "pay", '{"amount":99}', *given, "--json")
-    assert json.loads(allowed.output) == {"decision": "allow", "reason": "", "rule": None}
+    events = {"taken": True, "max_bytes": 1_048_576, "per_minute": 600, "lifetime": 2_592_000}
+    assert json.loads(allowed.output) == {"decision": "allow", "reason": "", "rule": None, "events": events}
     assert hib("authority", "reset", "a", *given).exit_code == 0
     run_engine(store)
     assert hib("authority", "explain", "a", "wipe", *given).exit_code == 0
+
+
+def test_the_limits_and_the_event_policy_are_shown_and_explained(store: str, tmp_path: Path) -> None:
+    text = """\
+calls = 50
+seconds = 90
+max_children = 2
+
+[events]
+tools = ["watch"]
+max_bytes = 2000
+per_minute = 5
+lifetime = 86400
+"""
+    given = ("--store", store)
+    assert hib("authority", "set", "a", written(tmp_path, text), *given).exit_code == 0
+    run_engine(store)
+    shown = hib("authority", "show", "a", *given).output
+    assert "[events]" in shown
+    assert hib("authority", "check", written(tmp_path, shown)).exit_code == 0
+    limits, events = shown.splitlines()[-2:]
+    assert limits.endswith("50 calls, any number of tokens, 90 s of work, 2 children at once, threads nested 4 deep")
+    assert events == "# events: up to 2,000 bytes, 5 a minute; a subscription lasts for 24 h"
+    taken = hib("authority", "explain", "a", "watch", *given).output.splitlines()[-1]
+    assert (
+        taken == "if it subscribes: its events are taken: up to 2,000 bytes, 5 a minute; a subscription lasts for 24 h"
+    )
+    refused = hib("authority", "explain", "a", "listen", *given).output.splitlines()[-1]
+    assert refused == "if it subscribes: its events are refused"
 
 
 @pytest.mark.parametrize(
@@ -92,6 +123,9 @@ def test_an_authority_is_set_shown_explained_and_reset(store: str, tmp_path: Pat
         ('[[rules]]\ndecision = "perhaps"', "perhaps"),
         ('[[rules]]\ndecision = "deny"\nannotations = ["evil"]', "no annotation 'evil'"),
         ("surprise = 1", "unknown field `surprise`"),
+        ("[events]\nlifetime = -1", "events.lifetime is -1"),
+        ("max_depth = -1", "max_depth is -1"),
+        ("[events]\nsource = []", "unknown field `source`"),
         ("= 1", "is no authority"),
     ],
 )
@@ -127,7 +161,12 @@ def test_whatever_is_shown_can_be_given_again(tmp_path: Path) -> None:
         decision="ask", arguments=(Condition(path='$["a b"]', one_of=("x", 1, True)),), reason='say "no"\nplease'
     )
     whole = Authority(
-        calls=3, rules=(inner, Rule(decision="deny")), children=Authority(default="ask", rules=(inner,), calls=1)
+        calls=3,
+        events=EventPolicy(servers=("ci",), lifetime=60),
+        seconds=9,
+        max_depth=0,
+        rules=(inner, Rule(decision="deny")),
+        children=Authority(default="ask", rules=(inner,), calls=1),
     )
     whole = narrowed(whole, whole.children)
     assert load_authority(written(tmp_path, shown_as(whole))) == whole

@@ -19,7 +19,7 @@ from hibernaut.engine.history import chain_start
 from hibernaut.errors import AlreadyAnswered, QuestionOver, StoreBusy
 from hibernaut.kernel.head import Head, decode_head
 from hibernaut.kernel.limits import ThreadOptions
-from hibernaut.messages.inputs import Command, Delivered, InputMessage, Timer
+from hibernaut.messages.inputs import Delivered, InputContent, InputMessage, Timer
 from hibernaut.messages.items import (
     CallItem,
     Item,
@@ -118,9 +118,11 @@ class Seen(msgspec.Struct):
         """Return the id of the question that asked this, "" as long as it was not asked."""
         return next((item.id for item in self.items if isinstance(item, QuestionItem) and item.prompt == prompt), "")
 
-    def timers(self) -> list[int]:
+    def timers(self, purpose: str = "") -> list[int]:
+        """Return when timers are due: those of a purpose, or all."""
         contents = [arrived.message.content for arrived in self.inbox if arrived.message]
-        return sorted(content.due for content in contents if isinstance(content, Timer))
+        timers = [content for content in contents if isinstance(content, Timer)]
+        return sorted(timer.due for timer in timers if purpose in ("", timer.purpose))
 
 
 async def look(store: Store) -> Seen:
@@ -139,7 +141,7 @@ async def _look_at(store: Store, row: ThreadRow) -> Seen:
     head, log = decode_head(row.head).head, await store.read_log(row.thread_id)
     items = [item for entry in log for item in decode_page(entry.page)]
     inbox, effects = await store.read_inbox(row.thread_id), await store.read_effects(row.thread_id)
-    return Seen(head, log, items, inbox, effects, await chain_start(store, head.link))
+    return Seen(head, log, items, inbox, effects, await chain_start(store, head.base))
 
 
 class Life:
@@ -192,8 +194,8 @@ class Life:
         """Say something, again and again until it is accepted."""
         await _insist(lambda: self.system.send(THREAD, text, message_id=message_id))
 
-    async def order(self, message_id: str, command: Command) -> None:
-        """Steer the thread."""
+    async def order(self, message_id: str, command: InputContent) -> None:
+        """Steer the thread, or put anything else into its inbox."""
         message = InputMessage(message_id, THREAD, command, "operator")
         await _insist(lambda: self.system.store.put([message], self.clock.now()))
 

@@ -9,7 +9,7 @@ from functools import partial
 import msgspec
 
 from hibernaut.kernel.limits import ThreadOptions
-from hibernaut.messages.inputs import Command, InputMessage, UserText
+from hibernaut.messages.inputs import Command, Drop, Edit, InputMessage, Report, UserText
 from hibernaut.messages.items import CallItem
 from hibernaut.models.errors import RateLimited
 from hibernaut.models.protocol import ModelRequest
@@ -190,6 +190,28 @@ def rate_limited(life: Life) -> Play:
     return Play(answer, drive)
 
 
+def queue_changed(life: Life) -> Play:
+    """What waits for a stopped thread is dropped and edited; then it reads what is left."""
+
+    async def drive() -> None:
+        await life.say("m1", "Good morning")
+        await life.until(lambda seen: seen.says("You said: Good morning"))
+        await life.order("stop", Command("stop"))
+        await life.until(lambda seen: seen.notices("stopped"))
+        for name in ("r1", "r2"):
+            await life.order(name, Report("nobody", "Nine."))
+        await life.order("drop", Drop("r1", "said in error"))
+        await life.until(lambda seen: seen.notices("dropped"))
+        await life.order("edit", Edit("r2", "Ten.", "a slip"))
+        await life.until(lambda seen: seen.notices("edited"))
+        await life.order("resume", Command("resume"))
+        await life.until(lambda seen: seen.notices("resumed"))
+        await life.say("m2", "Good night")
+        await life.settle()
+
+    return Play(lambda request: f"You said: {last_user_text(request)}", drive)
+
+
 def asking(life: Life, *, idempotent: bool = False) -> Play:
     """A tool that works, asks a person two things, and works on."""
     if idempotent:
@@ -304,6 +326,7 @@ SCENARIOS: dict[str, Scenario] = {
     "stopped-and-resumed-idempotent": partial(stopped_and_resumed, idempotent=True),
     "asking-idempotent": partial(asking, idempotent=True),
     "sleeping": sleeping,
+    "queue-changed": queue_changed,
     "rate-limited": rate_limited,
     "compacted": compacted,
     "step-by-step": step_by_step,

@@ -292,7 +292,7 @@ def sleeping_parent(life: Life) -> Play:
     async def drive() -> None:
         life.gate("children").set()
         await life.say("m1", "Watch and sleep")
-        await life.until(lambda seen: bool(seen.timers()) or seen.answered("sleep"))
+        await life.until(lambda seen: bool(seen.timers("sleep")) or seen.answered("sleep"))
         for number in (1, 2, 3):
             life.gate(f"event {number}").set()
             await life.until(partial(_dealt_with, number))
@@ -310,18 +310,17 @@ def event_during_a_call(life: Life, *, idempotent: bool = True) -> Play:
             return call("work")
         return say("I see.") if heard else call("watch")
 
-    def waits(seen: Seen) -> bool:
-        contents = [arrived.message.content for arrived in seen.inbox if arrived.message]
-        deferred = [arrived.due > life.clock.now() for arrived in seen.inbox]
-        return any(deferred) and any(isinstance(content, Event) for content in contents)
+    def patience(seen: Seen) -> list[int]:
+        arrived = [one for one in seen.inbox if one.message and isinstance(one.message.content, Event)]
+        return [one.due for one in arrived if one.due > life.clock.now()]
 
     async def drive() -> None:
         await life.say("m1", "Watch and work")
         await life.until(lambda seen: bool(life.world.of("began")) or seen.answered("work"))
         life.gate("event 1").set()
-        seen = await life.until(lambda seen: waits(seen) or _has_spoken(1, seen))
-        if waits(seen):
-            life.pass_to(min(arrived.due for arrived in seen.inbox))
+        seen = await life.until(lambda seen: bool(patience(seen)) or _has_spoken(1, seen))
+        if until := patience(seen):
+            life.pass_to(min(until))
         await life.until(partial(_has_spoken, 1))
         life.gate("work").set()
         await life.settle()

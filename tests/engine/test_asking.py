@@ -10,7 +10,7 @@ from hibernaut.engine.answering import OpenQuestion
 from hibernaut.errors import AlreadyAnswered, MalformedInput, QuestionOver, UnknownQuestion, UnknownThread
 from hibernaut.handle import ThreadHandle
 from hibernaut.kernel.limits import ThreadOptions
-from hibernaut.kernel.prepare import STILL_RUNNING
+from hibernaut.kernel.waiting import STILL_RUNNING
 from hibernaut.messages.events import QuestionAsked, QuestionEnded
 from hibernaut.messages.items import CallItem
 from hibernaut.models.protocol import ModelRequest

@@ -5,10 +5,12 @@ from typing import Any
 import pytest
 
 from hibernaut import Authority, Condition, Rule
-from hibernaut.errors import ConfigurationError
-from hibernaut.models.scripted import ScriptedModel, call, say
+from hibernaut.errors import AlreadyAnswered, ConfigurationError, QuestionOver
+from hibernaut.kernel.limits import ThreadOptions
+from hibernaut.models.scripted import ScriptedModel, call, say, turn
 from hibernaut.rap.manifest import RemoteTool, Toolset
 from hibernaut.stores.memory import MemoryStore
+from hibernaut.system import AgentSystem
 from hibernaut.testing.clock import ManualClock
 from hibernaut.tools.tool import tool
 from tests.engine.far import CI, PUBLIC, SCHEMA, Far
@@ -174,5 +176,66 @@ def test_children_are_bound_by_what_is_meant_for_them() -> None:
             assert (await handle.explain("wipe", {})).decision == "deny"
             assert (await agent.explain("wipe", {})).decision == "allow"
             assert await it.verify(child) > 0
+
+    run(scenario)
+
+
+def test_c11_what_waits_for_leave_is_not_run_by_a_restart_a_resume_or_another_word_of_the_user() -> None:
+    disk, store, clock = Disk(), MemoryStore(), ManualClock()
+
+    @tool
+    async def build(commit: str) -> str:
+        """Build."""
+        return f"{commit} is built"
+
+    def program(model: Any, **more: Any) -> AgentSystem:
+        return system(model, build, disk.tool(), store=store, clock=clock, **more)
+
+    async def scenario() -> None:
+        both = turn(call("build", commit="abc"), call("wipe", disk="a"))
+        async with program([both], authority=ASKS, options=ThreadOptions(parallel_calls=2)) as it:
+            await it.launch(thread_id="t", message="Build, then wipe")
+            await it.wait_idle()
+        for _ in range(2):
+            async with program([]) as it:
+                agent = await it.thread("t")
+                await agent.resume()
+                await it.wait_idle()
+                state = await agent.state()
+                assert (state.status, state.activity, state.questions) == ("open", "waiting", 1)
+                assert [one.state for one in state.calls if one.tool == "wipe"] == ["open"]
+        async with program([say("It waits for leave."), say("Denied.")]) as it:
+            agent = await it.thread("t")
+            await agent.send("And?")
+            await until_told(agent, "result: abc is built", "says: It waits for leave.")
+            (question,) = await it.questions()
+            assert disk.wiped == []
+            await it.answer(question.question_id, "Deny", user="ann")
+            await until_told(agent, "says: Denied.")
+            assert disk.wiped == []
+
+    run(scenario)
+
+
+def test_c37_leave_for_three_calls_is_given_in_any_order_and_each_hears_its_own() -> None:
+    disk, store, clock = Disk(), MemoryStore(), ManualClock()
+    three = turn(*[call("wipe", disk=name) for name in "abc"])
+
+    async def scenario() -> None:
+        more: dict[str, Any] = {"authority": ASKS, "options": ThreadOptions(parallel_calls=3)}
+        async with system([three], disk.tool(), store=store, clock=clock, **more) as it:
+            await it.launch(thread_id="t", message="Wipe three")
+            await it.wait_idle()
+        async with system([say("Two are empty.")], disk.tool(), store=store, clock=clock) as it:
+            asked = {one.prompt.partition('"disk":"')[2][0]: one.question_id for one in await it.questions()}
+            assert len(set(asked.values())) == 3
+            for name, choice in (("c", "Allow"), ("b", "Deny"), ("a", "Allow")):
+                await it.answer(asked[name], choice, user="ann")
+                with pytest.raises((AlreadyAnswered, QuestionOver)):
+                    await it.answer(asked[name], "Allow" if choice == "Deny" else "Deny", user="bob")
+            told = await until_told(await it.thread("t"), "says: Two are empty.")
+            assert sorted(disk.wiped) == ["a", "c"]
+            results = [line for line in told if line.startswith(("result:", "error:"))]
+            assert results == ["result: a is empty", "error: Not run: ann did not allow it.", "result: c is empty"]
 
     run(scenario)

@@ -6,11 +6,11 @@ import threading
 import msgspec
 import pytest
 
-from hibernaut.engine.local import LOOK_EVERY
-from hibernaut.engine.slice import INLINE_GRACE
+from hibernaut.engine.interruptions import LOOK_EVERY
+from hibernaut.engine.streams import INLINE_GRACE
 from hibernaut.errors import AlreadyAnswered, StoreBusy, TokenRefused, ToolError
 from hibernaut.kernel.limits import ThreadOptions
-from hibernaut.kernel.prepare import STILL_RUNNING
+from hibernaut.kernel.waiting import STILL_RUNNING
 from hibernaut.messages.inputs import InputMessage
 from hibernaut.messages.inputs import ToolResult as Result
 from hibernaut.messages.items import ResultItem

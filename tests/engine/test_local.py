@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator
 import pytest
 
 from hibernaut.engine.images import PLACEHOLDER
-from hibernaut.engine.slice import STALLED_AFTER
+from hibernaut.engine.streams import STALLED_AFTER
 from hibernaut.kernel.limits import ThreadOptions
 from hibernaut.messages.events import Usage
 from hibernaut.messages.items import ReasoningItem, UserItem

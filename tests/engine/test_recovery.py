@@ -326,6 +326,38 @@ def test_more_orphans_than_are_taken_over_at_once_are_all_taken_over() -> None:
     run(scenario)
 
 
+def test_threads_go_on_before_all_that_a_dead_engine_left_is_taken_over() -> None:
+    store, clock = MemoryStore(), ManualClock()
+    threads, gate = 2 * ADOPT_AT_ONCE, asyncio.Event()
+
+    class Slow(FaultyStore):
+        adoptions = 0
+
+        async def _perform(self, name: str, operation: Callable[[], Awaitable[T]]) -> T:
+            if name == "adopt_effects":
+                self.adoptions += 1
+                if self.adoptions == 2:
+                    await gate.wait()
+            return await super()._perform(name, operation)
+
+    async def scenario() -> None:
+        async with killed(lambda _: call("work"), work, store=store, clock=clock) as it:
+            for number in range(threads):
+                await it.send(f"t{number:03}", "Go")
+            while len([row for row in await store.read_effects() if row.state == "sent"]) < threads:
+                await settle()
+        clock.advance(DEAD_AFTER)
+        async with system(lambda _: say("I see."), work, store=Slow(store), clock=clock) as it:
+            await it.send("new", "Hello")
+            await until_told(await it.thread("new"), "says: I see.")
+            assert len(await store.read_effects()) >= ADOPT_AT_ONCE
+            gate.set()
+            await it.wait_idle()  # idle is who has taken all of it over
+            assert await store.read_effects() == []
+
+    run(scenario)
+
+
 # Two engines
 
 

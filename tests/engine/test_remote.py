@@ -76,6 +76,23 @@ def test_a_cancellation_is_told_to_the_owner_and_nobody_else() -> None:
     run(scenario)
 
 
+def test_a_stop_tells_the_servers_whose_calls_it_cancels() -> None:
+    there = far(CI, FORGE)
+
+    async def scenario() -> None:
+        async with agents(there, [call("build")]) as it:
+            agent = await it.launch()
+            await agent.send("Build")
+            await it.wait_idle()
+            await agent.stop("enough")
+            await it.wait_idle()
+            assert there.told(CancelToolCall) == [CancelToolCall(agent.thread_id, there.call.id)]
+            assert (await agent.state()).status == "stopped"
+            assert await there.store.read_effects() == []
+
+    run(scenario)
+
+
 def test_a_thread_that_closes_tells_the_servers_that_work_for_it() -> None:
     there = far(CI, FORGE)
 

@@ -164,7 +164,8 @@ def test_a_subscription_whose_last_event_waits_for_its_thread_is_not_lost() -> N
             there.servers.finish(there.call.id)
         async with agents(there, [say("It ended.")]) as it:
             await settle()
-            assert len(await there.store.read_inbox(agent.thread_id)) == 1
+            waiting = await there.store.read_inbox(agent.thread_id)
+            assert [one.message_id.partition(":")[0] for one in waiting] == ["expiry", "event"]
             agent = await it.thread(agent.thread_id)
             await agent.resume()
             await it.wait_idle()

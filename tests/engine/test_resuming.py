@@ -89,7 +89,7 @@ def test_a_resumable_subscription_goes_on_after_the_last_event_that_was_stored_t
             mortal.die_after("put")
             ticker.allowed.release()
             await mortal.died.wait()
-        (waiting,) = await store.read_inbox("t")
+        _, waiting = await store.read_inbox("t")
         assert waiting.message_id.endswith(":#2")
         clock.advance(DEAD_AFTER)
         async with system(_watching(), ticker.watch, store=store, clock=clock) as it:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from hibernaut.handle import ThreadHandle
-from hibernaut.kernel.prepare import STILL_RUNNING
+from hibernaut.kernel.waiting import STILL_RUNNING
 from hibernaut.messages.inputs import Event, InputMessage
 from hibernaut.messages.items import SpawnItem
 from hibernaut.models.protocol import ModelRequest

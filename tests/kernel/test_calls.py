@@ -433,7 +433,7 @@ def test_a_deadline_ends_when_a_subscription_is_confirmed() -> None:
     assert thread.alarms() == ["deadline 60"]
     thread.result(1, "following", subscription=True)
     thread.run(says("I follow."))
-    assert (thread.alarms(), thread.state(1)) == ([], "subscribed")
+    assert (thread.alarms(), thread.state(1)) == (["expiry 2592000"], "subscribed")
 
 
 def test_a_deadline_ends_when_its_detached_call_is_stopped() -> None:

@@ -383,7 +383,7 @@ def test_c55_a_thread_that_used_up_its_tokens_is_parked_before_it_asks_again() -
     thread.user("More")
     thread.run()
     assert thread.head.status == "parked"
-    assert thread.head.reason.startswith("the token budget of 100 is used up (100 used in all, 90 for prompts")
+    assert thread.head.reason.startswith("the token budget of 100 is used up (100 tokens used in all, 90 for prompts")
 
 
 def test_c55_resuming_a_thread_that_used_up_its_tokens_grants_as_many_again() -> None:

@@ -11,15 +11,17 @@ from hibernaut.kernel.head import (
     Call,
     Child,
     Extra,
+    Fork,
     Head,
     Link,
     Pending,
+    Registry,
     Standing,
     Summary,
     copy_head,
     decode_head,
     encode_head,
-    standings,
+    registry_of,
 )
 from hibernaut.messages.events import Usage
 from hibernaut.messages.items import ResultItem
@@ -31,8 +33,15 @@ IDLE_BYTES = 256
 PER_CALL = 192
 """Bytes that a small open call adds, at most."""
 
+GOLDEN_LATER = (
+    "de0005a97468726561645f6964a174a473616c74c400a6636f6e666967c400a563616c6c7381a163de0004a26964a163a474"
+    "6f6f6ca57761746368ac6576656e745f736368656d61c40101a573696e636507a6776f726b6564cd05dc"
+)
+LATER = ("worked",)
+"""Fields that were added after the golden head was written."""
+
 GOLDEN_HEAD = (
-    "de0027a97468726561645f6964a174a473616c74c40873616c7473616c74a6636f6e666967c40401010101a776657273696f"
+    "de0029a97468726561645f6964a174a473616c74c40873616c7473616c74a6636f6e666967c40401010101a776657273696f"
     "6e07a6737461747573a67061726b6564a6726561736f6eaa6f7665726c6f61646564a46c696e6b89a5737461636b92a172a1"
     "70a763616c6c5f6964a663616c6c5f70a4746f6f6ca57761746368a9617267756d656e7473a77b2278223a317da56576656e"
     "74c3a56672657368c3a776657273696f6e05a56974656d7303a773756d6d61727983a776657273696f6e04a46b65707402a6"
@@ -53,7 +62,8 @@ GOLDEN_HEAD = (
     "7983a776657273696f6e06a46b65707403a6636f766572730aa86d65617375726564cd03e8ae6d656173757265645f697465"
     "6d730ba966727569746c657373cd0384aa6f766572666c6f776564c3a7686973746f7279c40403030303a872656365697074"
     "73c40404040404a56275696c64a5302e312e30a5746f6f6c73c40405050505a9617574686f72697479c40407070707a56265"
-    "67756e81a56275696c6402a8746f6f6c7365747381a26369c40406060606a4636f7374ce001312d0a67072696365640f"
+    "67756e81a56275696c6402a8746f6f6c7365747381a26369c40406060606a473697a65cd0fa0a57472616365c40408080808"
+    "a4636f7374ce001312d0a67072696365640f"
 )
 
 
@@ -127,6 +137,8 @@ def full_head() -> Head:
         authority=b"\x07" * 4,
         begun={"build": 2},
         toolsets={"ci": b"\x06" * 4},
+        size=4_000,
+        trace=b"\x08" * 4,
         cost=1_250_000,
         priced=15,
     )
@@ -148,7 +160,24 @@ def test_every_field_of_the_golden_head_says_something() -> None:
     head = full_head()
     new = Head("", b"", b"")
     same = [name for name in Head.__struct_fields__ if getattr(head, name) == getattr(new, name)]
-    assert same == ["format"]
+    assert same == ["format", *LATER, "fork"]  # a thread has a link or a fork
+
+
+def test_the_stored_form_of_what_came_later_does_not_change() -> None:
+    head = Head("t", b"", b"", calls={"c": Call("c", "watch", event_schema=b"\x01", since=7)}, worked=1_500)
+    assert encode_head(head).hex() == GOLDEN_LATER
+    assert decode_head(bytes.fromhex(GOLDEN_LATER)).head == head
+
+
+def test_the_stored_form_of_a_fork_does_not_change() -> None:
+    head = Head("t", b"salt", b"config", fork=Fork("above", 5, 3, Summary(4, 2, 9)))
+    stored = encode_head(head)
+    assert stored.hex() == (
+        "de0004a97468726561645f6964a174a473616c74c40473616c74a6636f6e666967c406636f6e666967a4666f726b84a66f72"
+        "6967696ea561626f7665a776657273696f6e05a56974656d7303a773756d6d61727983a776657273696f6e04a46b65707402a6636f7665727309"
+    )
+    assert decode_head(stored).head == head
+    assert (head.base, full_head().base) == (head.fork, full_head().link)
 
 
 def test_a_head_that_was_only_created_has_no_more_than_its_own() -> None:
@@ -285,11 +314,12 @@ def test_a_copied_head_changes_alone() -> None:
 
 
 def test_a_door_reads_how_far_calls_are_without_the_rest_of_the_head() -> None:
-    assert standings(bytes.fromhex(GOLDEN_HEAD)) == {
-        "call_a": Standing("build", "open"),
-        "call_b": Standing("sleep", "answered"),
-    }
-    assert standings(encode_head(Head("t", b"", b"", calls={"c": Call("c", "look_up")}))) == {"c": Standing("look_up")}
-    assert standings(encode_head(Head("t", b"", b""))) == {}
+    known = registry_of(bytes.fromhex(GOLDEN_HEAD))
+    assert known.calls == {"call_a": Standing("build", "open", "ci"), "call_b": Standing("sleep", "answered")}
+    subscribed = Call("c", "watch", server="ci", event_schema=b"\x01", since=7)
+    head = Head("t", b"", b"\x02", calls={"c": subscribed}, authority=b"\x03")
+    standing = Standing("watch", "queued", "ci", b"\x01", 7)
+    assert registry_of(encode_head(head)) == Registry(b"\x02", {"c": standing}, b"\x03")
+    assert registry_of(encode_head(Head("t", b"", b""))).calls == {}
     with pytest.raises(StoreCorrupt):
-        standings(b"no head")
+        registry_of(b"no head")

@@ -21,6 +21,8 @@ from hibernaut.messages.events import Usage
 from hibernaut.messages.inputs import (
     Answer,
     Command,
+    Drop,
+    Edit,
     Event,
     InputContent,
     Orphaned,
@@ -31,6 +33,7 @@ from hibernaut.messages.inputs import (
     UserText,
 )
 from hibernaut.messages.items import EventItem, QuestionEndItem, QuestionItem, ResultItem, UserItem
+from hibernaut.messages.parts import Content
 from tests.kernel.scenario import HOUR, MINUTE, OVERLOADED, REASONING, SECOND, Reaction, Thread, call, cut_short, says
 
 TOOLS = [
@@ -69,6 +72,7 @@ HAPPENINGS = {
     "answer": 3,
     "time": 4,
     "command": 3,
+    "queue": 1,
     "noise": 1,
     "nothing": 1,
 }
@@ -185,11 +189,19 @@ class ThreadMachine(RuleBasedStateMachine):
             Command("cancel", name),
             Command("stop"),
             Command("park"),
+            Command("retry"),
             Command("resume"),
             Command("close"),
         ]
         by_hand = Settlement(name, "By hand.", is_error=chance.random() < 0.5)
-        self.put(*chance.choices([*commands, by_hand], [4, 2, 2, 4, 0.3, 3]))
+        self.put(*chance.choices([*commands, by_hand], [4, 2, 2, 2, 3, 0.3, 3]))
+
+    def happens_queue(self, chance: Random) -> None:
+        """An operator drops or edits something that waits, whether that can be or not."""
+        waiting = [*self.thread.inbox, "m_unknown"]
+        name = chance.choice(waiting)
+        said = getattr(self.handed_in.get(name), "content", "nothing")
+        self.put(Drop(name) if chance.random() < 0.5 else Edit(name, f"{said} edited"))
 
     def happens_noise(self, chance: Random) -> None:
         now = self.thread.now
@@ -225,13 +237,18 @@ class ThreadMachine(RuleBasedStateMachine):
 
     # What became of it all
 
-    def accepted(self, *kinds: type) -> list[str]:
+    def accepted(self, *kinds: type) -> list[Content]:
         """Return the texts of the accepted inputs of these kinds, in the order they were handed in."""
+        edits = [one for name, one in self.handed_in.items() if isinstance(one, Edit) and self.is_accepted(name)]
+        edited = {edit.message_id: edit.content for edit in edits}
         return [
-            getattr(content, "content", "")
+            edited.get(name, getattr(content, "content", ""))
             for name, content in self.handed_in.items()
-            if isinstance(content, kinds) and self.thread.fates.get(name) == Disposition.ACCEPTED
+            if isinstance(content, kinds) and self.is_accepted(name)
         ]
+
+    def is_accepted(self, name: str) -> bool:
+        return self.thread.fates.get(name) == Disposition.ACCEPTED
 
     @invariant()
     def every_accepted_text_is_in_the_history_once_and_in_order(self) -> None:

@@ -345,7 +345,7 @@ def test_c28_an_event_wakes_a_sleep_at_once_and_its_timer_is_gone() -> None:
     thread.event(1, "a push")
     thread.run(says("Awake."))
     assert thread.story()[-4:] == ["#2 sleep", "#2 = WOKEN", "event #1: a push", "A: Awake."]
-    assert thread.inbox == {}
+    assert thread.alarms() == ["expiry 2592000"]
 
 
 def test_a_late_result_wakes_a_sleep() -> None:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 import pytest
 
 from hibernaut.kernel.commit import Disposition
+from hibernaut.kernel.event_intake import TREE_FULL
 from hibernaut.kernel.limits import ThreadOptions
-from hibernaut.kernel.prepare import TREE_FULL
 from hibernaut.messages.inputs import Event, Timer, ToolResult
 from hibernaut.messages.items import CallItem, EventItem, ResultItem, SpawnItem, UserItem
 from hibernaut.messages.parts import plain_text
@@ -101,7 +101,7 @@ def test_a_threaded_event_leaves_a_sleep_alone() -> None:
     happens(thread, "changed")
     thread.run()
     assert thread.state(2) == "open"
-    assert thread.alarms() == ["sleep 10"]
+    assert thread.alarms() == ["expiry 2592000", "sleep 10"]
 
 
 def test_what_came_in_the_same_batch_is_not_the_childs_to_answer() -> None:
@@ -173,7 +173,7 @@ def test_events_of_one_subscription_get_their_threads_in_order_and_so_many_at_on
         closes(child)
         assert told(child) == str(number)
         thread.run()
-    assert thread.inbox == {}
+    assert all(name.startswith("expiry:") for name in thread.inbox)
     assert thread.head.children == {}
 
 

@@ -12,7 +12,10 @@ from hibernaut.messages.inputs import (
     USER,
     Answer,
     Command,
+    Drop,
+    Edit,
     Event,
+    Forked,
     InputContent,
     InputMessage,
     Orphaned,
@@ -26,6 +29,7 @@ from hibernaut.messages.inputs import (
     UserText,
     decode_input,
     encode_input,
+    is_word,
     urgency,
 )
 from hibernaut.messages.items import UserItem
@@ -56,6 +60,18 @@ GOLDEN: list[tuple[InputContent, str]] = [
     (
         Settlement("call_a", "It ran.", is_error=True, reason="I looked", user="ada"),
         "95a26d31a17496a6736574746c65a663616c6c5f61a749742072616e2ec3a849206c6f6f6b6564a3616461a3617069a77b2261223a317d",
+    ),
+    (
+        Drop("m2", "said in error"),
+        "95a26d31a17493a464726f70a26d32ad7361696420696e206572726f72a3617069a77b2261223a317d",
+    ),
+    (
+        Edit("m2", "Good night", "a slip"),
+        "95a26d31a17494a465646974a26d32aa476f6f64206e69676874a66120736c6970a3617069a77b2261223a317d",
+    ),
+    (
+        Forked((UserItem("You are a fork.", "", "runtime"),), owes=True, reason="to try again"),
+        "95a26d31a17494a4666f726b9194a175af596f7520617265206120666f726b2ea0a772756e74696d65c3ac746f2074727920616761696ea3617069a77b2261223a317d",
     ),
     (
         Seed((UserItem("Count the files.", "", "runtime"),)),
@@ -149,6 +165,9 @@ def test_an_input_that_was_cut_off_anywhere_is_corrupt() -> None:
     [
         (UserText("Hello"), USER),
         (Command("stop"), USER),
+        (Drop("m2"), USER),
+        (Edit("m2", "Hello"), USER),
+        (Forked(()), RESULT),
         (ToolResult("call_a", "fine"), RESULT),
         (Timer("sleep", 5, "call_a"), RESULT),
         (Event("call_a", "a push"), EVENT),
@@ -162,3 +181,24 @@ def test_users_come_before_results_before_events_before_upkeep(content: InputCon
 
 def test_classes_of_urgency_are_in_order() -> None:
     assert USER < RESULT < EVENT < UPKEEP
+
+
+@pytest.mark.parametrize(
+    "content, expected",
+    [
+        (UserText("Hello"), True),
+        (ParentMessage("Hurry."), True),
+        (Report("thread_c", "Nine."), True),
+        (Report("thread_c", closed=True), False),
+        (Event("call_a", "a push"), True),
+        (Event("call_a", "the last", final=True), False),
+        (ToolResult("call_a", "fine"), False),
+        (Timer("sleep", 5, "call_a"), False),
+        (Command("stop"), False),
+        (Seed(()), False),
+    ],
+)
+def test_what_somebody_says_can_be_changed_and_what_ends_something_cannot(
+    content: InputContent, expected: bool
+) -> None:
+    assert is_word(content) == expected

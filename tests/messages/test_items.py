@@ -14,6 +14,7 @@ from hibernaut.messages.items import (
     EventItem,
     Item,
     NoticeItem,
+    OutsideItem,
     QuestionEndItem,
     QuestionItem,
     ReasoningItem,
@@ -47,6 +48,10 @@ GOLDEN: list[tuple[Item, str]] = [
     (
         EventItem("call_e", "call_a", "watch", "{}", "a push", "report", True, True, "[]", "thread_c"),
         "9ba165a663616c6c5f65a663616c6c5f61a57761746368a27b7da6612070757368a67265706f7274c3c3a25b5da87468726561645f63",
+    ),
+    (
+        OutsideItem("call_e", "call_a", "watch", "{}", "a push", final=True, server="ci", sequence=7, before=4),
+        "9ea16fa663616c6c5f65a663616c6c5f61a57761746368a27b7da6612070757368a56576656e74c3c2a0a0a263690704",
     ),
     (SummaryItem("So far.", 12, 9000, 80), "95a173a7536f206661722e0ccd232850"),
     (SpawnItem("thread_c", "call_a", event=True), "94a162a87468726561645f63a663616c6c5f61c3"),

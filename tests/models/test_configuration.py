@@ -59,7 +59,6 @@ def test_what_is_said_wins_over_what_is_known() -> None:
         Settings(max_output=5, effort="high"),
     )
     assert ModelSettings().about("m", known).info == known
-    assert ModelSettings().about("m", None).info == ModelInfo()
 
 
 @pytest.mark.parametrize(

@@ -93,7 +93,7 @@ def test_a_name_of_ones_own_stands_for_a_model_asked_in_ones_own_way() -> None:
     assert isinstance(grey, EchoOf)
     assert (loud.about.model_id, loud.about.settings.effort, loud.info.context_window) == ("grey", "high", 9)
     assert (green.about.model_id, green.about.settings.max_output) == ("green", 7)
-    assert grey.about == About("grey", ModelInfo())
+    assert grey.about == About("grey", ModelInfo(provider="parrots"))
     assert providers.given == ["loud"]
 
 

@@ -8,8 +8,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from hibernaut.codec import sha256
+from hibernaut.kernel.authority import Authority
 from hibernaut.kernel.commit import NewThread
+from hibernaut.kernel.config import LaunchConfig, encode_config
 from hibernaut.kernel.head import Call, Head, encode_head
 from hibernaut.rap.exchange import Exchange, Reply
 from hibernaut.rap.invocations import callback_url
@@ -30,9 +31,9 @@ CALLS = {
 }
 
 
-def thread(name: str = "t", calls: dict[str, Call] = CALLS) -> NewThread:
-    head = encode_head(Head(name, b"", sha256(b""), calls=calls))
-    return NewThread(name, "", head, sha256(b""), b"", START)
+def thread(name: str = "t", calls: dict[str, Call] = CALLS, authority: Authority | None = None) -> NewThread:
+    digest, body = encode_config(LaunchConfig(authority=authority or Authority()))
+    return NewThread(name, "", encode_head(Head(name, b"", digest, calls=calls)), digest, body, START)
 
 
 def grant(call: str = "call_a", name: str = "t", expires: int = START + 1_000) -> Grant:

@@ -91,7 +91,7 @@ def test_what_is_wrong_with_the_runtime_itself_is_not_told(error: HibernautError
 
 def test_every_row_is_reached_by_its_own_error() -> None:
     assert len({row.error for row in ROWS}) == len(ROWS)
-    assert {row.status for row in ROWS} == {400, 401, 404, 409, 413, 429, 503}
+    assert {row.status for row in ROWS} == {400, 401, 403, 404, 409, 413, 429, 503}
     assert [row.status for row in ROWS if row.again] == [429, 503, 503, 503]
 
 

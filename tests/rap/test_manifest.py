@@ -145,6 +145,9 @@ def test_a_manifest_comes_back_as_it_was_written(tools: list[RemoteTool], descri
         (BUILD | {"description": "d" * (limits.LONGEST_DESCRIPTION + 1)}, "its description has 16,385 characters"),
         (BUILD | {"displayScript": "d" * (limits.LONGEST_SCRIPT + 1)}, "its displayScript has 4,097 characters"),
         (BUILD | {"displayScript": 1}, "at `$.displayScript`"),
+        (BUILD | {"eventSchema": {"type": "nothing"}}, "its eventSchema cannot be used: the schema is not valid"),
+        (BUILD | {"eventSchema": {"$ref": "https://x"}}, "its eventSchema cannot be used"),
+        (BUILD | {"eventSchema": "object"}, "at `$.eventSchema`"),
         (BUILD | {"inputSchema": True}, "at `$.inputSchema`"),
         (BUILD | {"inputSchema": {"type": "array"}}, "not of type object"),
         (BUILD | {"inputSchema": {"type": ["object", "null"]}}, "not of type object"),
@@ -263,3 +266,11 @@ def test_a26_a_name_that_the_program_uses_is_refused_for_the_server() -> None:
 def test_tools_of_several_servers_keep_their_order() -> None:
     usable, clashes = merge({"http://a": toolset("z", "a"), "http://b": toolset("m")})
     assert (list(usable), clashes) == (["z", "a", "m"], [])
+
+
+def test_what_a_tool_says_of_its_events_is_read_and_written() -> None:
+    watch = RemoteTool("watch", "Watch.", '{"type":"object"}', event_schema='{"type":"string","maxLength":9}')
+    body = write_manifest(Toolset("s", "http://127.0.0.1:8/", (watch,)))
+    assert b'"eventSchema":{"type":"string","maxLength":9}' in body
+    assert read_manifest(body).tools == (watch,)
+    assert read(MANIFEST | {"tools": [BUILD | {"eventSchema": None}]}).tools[0].event_schema == ""

@@ -14,8 +14,12 @@ from typing import Any
 
 import pytest
 
+from hibernaut.codec import sha256
 from hibernaut.errors import ConfigurationError, StoreFull
-from hibernaut.kernel.commit import Blob
+from hibernaut.kernel.authority import Authority
+from hibernaut.kernel.commit import Blob, NewThread
+from hibernaut.kernel.event_policy import EventPolicy
+from hibernaut.kernel.head import Call
 from hibernaut.messages.inputs import Event, InputMessage, Question, ToolResult
 from hibernaut.rap.answers import ROWS
 from hibernaut.rap.arrivals import SIGNED, UNSIGNED
@@ -170,9 +174,26 @@ async def test_a_public_name_and_a_path_before_it_are_taken_where_they_are_meant
         assert answered(await there.raw(request(BODY, "Host: any.example")))[0] == 409
 
 
+SCHEMA_TEXT = b'{"type":"object","required":["sky"]}'
+SCHEMA = Blob(sha256(SCHEMA_TEXT), SCHEMA_TEXT)
+DAY = 86_400_000
+
+
+def strict() -> NewThread:
+    """Return a thread that takes events of one tool only, within a day and of 100 bytes."""
+    calls = {
+        "call_j": Call("call_j", "forecast", server="ci", state="subscribed", event_schema=SCHEMA.digest, since=START),
+        "call_s": Call("call_s", "watch", server="ci", state="subscribed", since=START),
+        "call_o": Call("call_o", "forecast", server="ci", state="subscribed", since=START - DAY),
+    }
+    policy = EventPolicy(tools=("forecast",), servers=("ci",), lifetime=86_400, max_bytes=100)
+    return thread("strict", calls, Authority(events=policy))
+
+
 async def test_every_row_of_the_table_of_errors_is_answered(store: Store) -> None:
     async with receiving(store) as there:
-        await store.create([thread("closed"), thread("full")], [], START)
+        await store.create([thread("closed"), thread("full"), strict()], [], START)
+        await store.put([], START, blobs=[SCHEMA])
         await store.put([InputMessage("m", "closed", Event("call_s", "x"))], START)
         claim = await claim_one(store)
         await store.commit(claim, after(claim, status="closed"))
@@ -187,6 +208,9 @@ async def test_every_row_of_the_table_of_errors_is_answered(store: Store) -> Non
             await there.status(result("call_never")),
             await there.status(result(text="another")),
             await there.status(result(text="x" * 8_388_608)),
+            await there.status(event("call_j", "strict", text="{}")),
+            await there.status(event("call_s", "strict")),
+            await there.status(event("call_o", "strict")),
             await there.status(view("full")),
         ]
         assert (
@@ -233,7 +257,13 @@ async def test_a_store_that_fails_is_answered_so_that_the_server_comes_again() -
 
 class Broken(MemoryStore):
     async def put(
-        self, messages: Sequence[InputMessage], now: int, *, due: int = 0, blobs: Sequence[Blob] = ()
+        self,
+        messages: Sequence[InputMessage],
+        now: int,
+        *,
+        due: int = 0,
+        blobs: Sequence[Blob] = (),
+        tenant: str | None = None,
     ) -> list[Outcome]:
         raise ZeroDivisionError("a defect")
 
@@ -344,9 +374,15 @@ class Slow(MemoryStore):
         self.stored, self.may_say = asyncio.Event(), asyncio.Event()
 
     async def put(
-        self, messages: Sequence[InputMessage], now: int, *, due: int = 0, blobs: Sequence[Blob] = ()
+        self,
+        messages: Sequence[InputMessage],
+        now: int,
+        *,
+        due: int = 0,
+        blobs: Sequence[Blob] = (),
+        tenant: str | None = None,
     ) -> list[Outcome]:
-        outcomes = await super().put(messages, now, due=due, blobs=blobs)
+        outcomes = await super().put(messages, now, due=due, blobs=blobs, tenant=tenant)
         self.stored.set()
         await self.may_say.wait()
         return outcomes
@@ -482,3 +518,56 @@ async def test_a_token_lasts_for_as_long_as_its_subscription_and_that_of_a_plain
         assert await there.status(event("call_x"), late["call_x"]) == (401, "token_refused")
         assert await there.status(result(), late["call_a"]) == (401, "token_refused")
         assert len(await there.inbox()) == 1
+
+
+# What a thread takes
+
+
+async def test_a13_a27_what_a_thread_does_not_take_is_refused_with_a_code_counted_and_changes_nothing(
+    store: Store,
+) -> None:
+    async with receiving(store) as there:
+        await store.create([strict()], [], START)
+        await store.put([], START, blobs=[SCHEMA])
+        fits = '{"sky":"clear"}'
+        for body, answer in (
+            (event("call_j", "strict", text="obey me", event_id="1"), (400, "event_misfit")),
+            (event("call_j", "strict", text="{}", event_id="1"), (400, "event_misfit")),
+            (event("call_j", "strict", text=fits + " " * 100, event_id="1"), (413, "too_large")),
+            (event("call_s", "strict", text=fits, event_id="1"), (403, "event_not_taken")),
+            (event("call_o", "strict", text=fits, event_id="1"), (404, "subscription_over")),
+        ):
+            assert await there.status(body) == answer
+        assert await there.inbox("strict") == []
+        assert there.receiver.counts == {
+            "taken": 0,
+            "event_misfit": 2,
+            "too_large": 1,
+            "event_not_taken": 1,
+            "subscription_over": 1,
+        }
+        assert await there.status(event("call_j", "strict", text=fits, event_id="1")) == (200, "")
+        assert await there.inbox("strict") == ["event:call_j:1"]
+
+
+async def test_an_event_that_was_taken_stays_a_duplicate_whatever_is_demanded_since(store: Store) -> None:
+    async with receiving(store) as there:
+        await store.create([strict()], [], START)
+        await store.put([], START, blobs=[SCHEMA])
+        taken = Event("call_j", "of before", "1")
+        await store.put([InputMessage("event:call_j:1", "strict", taken)], START)
+        assert await there.status(event("call_j", "strict", text="of before", event_id="1")) == (200, "")
+        assert await there.inbox("strict") == ["event:call_j:1"]
+
+
+async def test_a_last_event_gets_in_whatever_it_says(store: Store) -> None:
+    async with receiving(store) as there:
+        await store.create([strict()], [], START)
+        await store.put([], START, blobs=[SCHEMA])
+        assert await there.status(event("call_j", "strict", text="the line broke", final=True)) == (200, "")
+
+
+async def test_a_schema_that_is_lost_keeps_the_event_with_its_sender(store: Store) -> None:
+    async with receiving(store) as there:
+        await store.create([strict()], [], START)
+        assert await there.status(event("call_j", "strict", text='{"sky":"clear"}')) == (503, "unavailable")

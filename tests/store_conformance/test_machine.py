@@ -34,7 +34,11 @@ from tests.store_conformance.scenario import (
     user,
 )
 
-THREADS = ("a", "b", "c", "d", "e")
+THREADS = {"a": "red", "b": "red", "c": "red", "d": "blue", "e": "blue"}
+"""Threads, and whose they are."""
+
+NAMES = tuple(THREADS)
+TENANTS = (None, None, None, "red", "blue")
 ENGINES = ("x", "y", "z")
 REQUESTS = ("r0", "r1", "r2", "r3", "r4")
 DELAYS = (0, 0, 0, 1, 300, 1_500, 20_000)
@@ -59,6 +63,7 @@ class Waiting(msgspec.Struct):
 
 
 class Thread(msgspec.Struct):
+    tenant: str = ""
     inbox: list[Waiting] = []
     known: set[str] = set()
     status: Status = "open"
@@ -99,16 +104,16 @@ class Model:
     """What a store must be seen to do."""
 
     def __init__(self) -> None:
-        self.threads = {name: Thread() for name in THREADS}
+        self.threads = {name: Thread(tenant) for name, tenant in THREADS.items()}
         self.seen: dict[str, int] = {}
         self.effects: dict[str, Owed] = {}
 
     def is_dead(self, engine: str, now: int) -> bool:
         return engine not in self.seen or now - self.seen[engine] >= DEAD_AFTER
 
-    def put(self, message: InputMessage, due: int) -> Outcome:
+    def put(self, message: InputMessage, due: int, tenant: str | None) -> Outcome:
         thread = self.threads.get(message.thread_id)
-        if thread is None:
+        if thread is None or tenant not in (None, thread.tenant):
             return Outcome.UNKNOWN
         if message.message_id in thread.known:
             return Outcome.DUPLICATE
@@ -153,7 +158,8 @@ class Model:
             if one.message.message_id in dict(commit.deferred):
                 one.due, one.deferred = dict(commit.deferred)[one.message.message_id], True
         for request_id in commit.settled:
-            self.effects.pop(request_id, None)
+            if request_id in self.effects and self.effects[request_id].thread_id == commit.thread_id:
+                del self.effects[request_id]
         for effect in commit.effects:
             self.effects.setdefault(effect.request_id, Owed(effect, commit.thread_id, "pending", thread.owner))
         thread.version, thread.status, thread.updated = commit.version, commit.status, commit.at
@@ -162,7 +168,7 @@ class Model:
         if not keep:
             thread.owner = ""
         for outgoing in commit.outgoing:
-            self.put(outgoing.message, outgoing.due or commit.at)
+            self.put(outgoing.message, outgoing.due or commit.at, thread.tenant)
 
     def next_due(self, now: int) -> int | None:
         moments = [
@@ -201,15 +207,15 @@ class StoreMachine(RuleBasedStateMachine):
 
     @initialize()
     def make(self) -> None:
-        made = [new_thread(name) for name in THREADS]
+        made = [new_thread(name, tenant=tenant) for name, tenant in THREADS.items()]
         assert self.runner.run(self.store.create(made, [], START)) == []
 
     @rule(dice=dice)
     def put(self, dice: Random) -> None:
-        messages = [self._message(dice, dice.choice((*THREADS, "nobody"))) for _ in range(dice.randint(1, 4))]
-        due = self._later(dice)
-        expected = [self.model.put(message, due or self.now) for message in messages]
-        assert self.runner.run(self.store.put(messages, self.now, due=due)) == expected
+        messages = [self._message(dice, dice.choice((*NAMES, "nobody"))) for _ in range(dice.randint(1, 4))]
+        due, tenant = self._later(dice), dice.choice(TENANTS)
+        expected = [self.model.put(message, due or self.now, tenant) for message in messages]
+        assert self.runner.run(self.store.put(messages, self.now, due=due, tenant=tenant)) == expected
 
     @rule(dice=dice)
     def wait(self, dice: Random) -> None:
@@ -230,14 +236,14 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(dice=dice)
     def claim(self, dice: Random) -> None:
         engine, limit = dice.choice(ENGINES), dice.randint(1, 3)
-        named = dice.choice((None, None, dice.choices(THREADS, k=2)))
+        named, tenant = dice.choice((None, None, dice.choices(NAMES, k=2))), dice.choice(TENANTS)
         self._beat(engine)
         ready = {
             name: thread
             for name, thread in self.model.free(engine, self.now).items()
-            if thread.has_work(self.now) and (named is None or name in named)
+            if thread.has_work(self.now) and (named is None or name in named) and tenant in (None, thread.tenant)
         }
-        claims = self.runner.run(self.store.claim(Owner(engine), self.now, limit, threads=named))
+        claims = self.runner.run(self.store.claim(Owner(engine), self.now, limit, threads=named, tenant=tenant))
         order = [claim.thread_id for claim in claims]
         assert len(order) == len(set(order)) == min(limit, len(ready))
         assert set(order) <= set(ready)
@@ -302,13 +308,15 @@ class StoreMachine(RuleBasedStateMachine):
             for owed in held:
                 owed.state = "accepted"
         else:
-            self.runner.run(self.store.settle_effects(requests))
+            name = dice.choice((None, *NAMES))
+            self.runner.run(self.store.settle_effects(requests, thread_id=name))
             for owed in held:
-                del self.model.effects[owed.effect.request_id]
+                if name in (None, owed.thread_id):
+                    del self.model.effects[owed.effect.request_id]
 
     @rule(dice=dice)
     def adopt(self, dice: Random) -> None:
-        engine, limit = dice.choice(ENGINES), dice.randint(1, 3)
+        engine, limit, tenant = dice.choice(ENGINES), dice.randint(1, 3), dice.choice(TENANTS)
         self._beat(engine)
         orphans = [
             owed
@@ -317,8 +325,9 @@ class StoreMachine(RuleBasedStateMachine):
             and owed.owner != engine
             and self.model.is_dead(owed.owner, self.now)
             and not self.model.threads[owed.thread_id].frozen
+            and tenant in (None, self.model.threads[owed.thread_id].tenant)
         ]
-        rows = self.runner.run(self.store.adopt_effects(Owner(engine), self.now, limit))
+        rows = self.runner.run(self.store.adopt_effects(Owner(engine), self.now, limit, tenant=tenant))
         assert len(rows) == min(limit, len(orphans))
         for row in rows:
             owed = self.model.effects[row.effect.request_id]
@@ -328,14 +337,16 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(dice=dice)
     def freeze(self, dice: Random) -> None:
-        name = dice.choice(THREADS)
+        name = dice.choice(NAMES)
         thread = self.model.threads[name]
+        tenant = dice.choice((None, thread.tenant, "nobody's"))
+        mine = tenant in (None, thread.tenant)
         if thread.frozen and dice.random() < 0.8:
-            assert self.runner.run(self.store.thaw(name)) == 1
-            thread.frozen = False
+            assert self.runner.run(self.store.thaw(name, tenant=tenant)) == int(mine)
+            thread.frozen = not mine
         else:
-            assert self.runner.run(self.store.freeze(name)) == int(not thread.frozen)
-            if not thread.frozen:
+            assert self.runner.run(self.store.freeze(name, tenant=tenant)) == int(mine and not thread.frozen)
+            if mine and not thread.frozen:
                 self.model.freeze(name)
 
     @rule(dice=dice)
@@ -395,7 +406,7 @@ class StoreMachine(RuleBasedStateMachine):
         some = [name for name in inbox if dice.random() < 0.7]
         outgoing: tuple[Outgoing, ...] = ()
         if dice.random() < 0.4:
-            outgoing = sent_to(self._message(dice, dice.choice(THREADS)), due=self._later(dice))
+            outgoing = sent_to(self._message(dice, dice.choice(NAMES)), due=self._later(dice))
         return SliceCommit(
             thread_id,
             thread.version + 1,

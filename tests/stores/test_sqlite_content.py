@@ -142,7 +142,7 @@ def test_an_inbox_is_handed_over_the_same_whatever_its_length(tmp_path: Path, co
 
 
 def test_c27_no_query_of_the_working_path_looks_at_all_threads() -> None:
-    """No query looks at all threads, inboxes or effects, but for `read_effects`, which is for people.
+    """No query looks at all threads, inboxes or effects, but for `read_effects` and those that count, for people.
 
     Questions and cancellations are found through indexes that hold nothing else, and one blob is some blob. Whether
     anything still refers to a blob is looked for piece by piece, and only when something may be gone.
@@ -152,6 +152,7 @@ def test_c27_no_query_of_the_working_path_looks_at_all_threads() -> None:
         connection.execute(step.script).fetchall()
     connection.execute(SQL["make_migrations"])
     tables = {"thread", "head", "inbox", "known", "log", "outbox", "blob", "config", "view", "note"}
+    counting = {"count_statuses": {"thread"}, "count_inbox": {"inbox"}, "count_effects": {"outbox"}}
     scans = {}
     for name, query in SQL.items():
         count = max(map(int, re.findall(r"\?(\d+)", query)), default=0)
@@ -160,7 +161,7 @@ def test_c27_no_query_of_the_working_path_looks_at_all_threads() -> None:
         if scanned & tables:
             scans[name] = scanned & tables
     few = {"asking": {"thread"}, "cancellations": {"outbox"}, "has_blobs": {"blob"}}
-    assert scans == {"read_effects": {"outbox"}, **few}
+    assert scans == {"read_effects": {"outbox"}, **few, **counting}
     connection.close()
 
 

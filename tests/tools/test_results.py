@@ -275,11 +275,11 @@ def test_a_content_that_is_too_large_is_refused() -> None:
         fit((Image("image/png", b"x" * LARGEST_CONTENT), Text("x")))
 
 
-def test_an_excerpt_that_comes_in_is_bounded_and_keeps_its_blob() -> None:
-    content, blobs = fit((Excerpt("x" * (INLINE_CONTENT + 1), b"digest", 5_000_000),))
-    excerpt = spilled(content)
-    assert (excerpt.blob, excerpt.size, blobs) == (b"digest", 5_000_000, ())
-    assert len(excerpt.text) <= EXCERPT
+@pytest.mark.parametrize("part", [Excerpt("x", b"d" * 32, 5_000_000), Image("image/png", blob=b"d" * 32)])
+def test_a_part_that_only_names_a_blob_is_refused(part: Part) -> None:
+    with pytest.raises(MalformedInput, match="only names a blob"):
+        fit((Text("Look:"), part))
+    assert outcome(part).is_error
 
 
 def test_an_error_of_a_tool_says_its_kind_and_its_text() -> None:

@@ -16,7 +16,8 @@ from tempfile import TemporaryDirectory
 import msgspec
 
 from hibernaut.bench.memory import resident_bytes
-from hibernaut.engine.local import LOOK_EVERY, REST_AFTER
+from hibernaut.engine.interruptions import LOOK_EVERY
+from hibernaut.engine.local import REST_AFTER
 from hibernaut.messages.events import Usage
 from hibernaut.messages.items import ResultItem
 from hibernaut.messages.stream import CallDelta, CallEnded, CallStarted, Finish, StreamPiece, TextDelta

@@ -6,15 +6,17 @@ from typing import Any
 
 import click
 
-from hibernaut.cli import options
+from hibernaut.authorizing import facts_of
+from hibernaut.cli import bounds, options
 from hibernaut.cli.failures import Leave
-from hibernaut.cli.finding import find_thread
+from hibernaut.cli.finding import find_thread, launched_with
 from hibernaut.cli.policies import load_authority, written
 from hibernaut.cli.running import opened, run_async
 from hibernaut.cli.starting import Setting
 from hibernaut.cli.terminal import safe
 from hibernaut.errors import ConfigurationError, MalformedInput
-from hibernaut.kernel.authority import Authority, Decision, Judgement
+from hibernaut.kernel.authority import Authority, Decision, Judge, Judgement
+from hibernaut.kernel.head import decode_head
 from hibernaut.tools.arguments import parse_arguments
 
 SAID: dict[Decision, str] = {
@@ -112,7 +114,14 @@ async def _show(setting: Setting, given: str, *, as_json: bool) -> int:
     async with opened(setting, must_exist=True) as system:
         handle = await find_thread(system, given)
         found = await handle.authority()
-    print(safe(json.dumps(_plain(found)) if as_json else written(found) or "# everything is allowed"))
+        given_options = (await launched_with(system, handle.thread_id)).options
+    if as_json:
+        print(json.dumps(_plain(found)))
+        return 0
+    judge = Judge(found)
+    print(safe(written(found) or "# everything is allowed"))
+    print(f"\n# its limits, those of its options included: {bounds.limits(judge, given_options)}")
+    print(f"# events: {bounds.events(judge, given_options)}")
     return 0
 
 
@@ -121,12 +130,16 @@ async def _explain(setting: Setting, given: str, tool: str, values: dict[str, An
 
     async with opened(setting, must_exist=True, tools=load_tools(setting.tools)) as system:
         handle = await find_thread(system, given)
-        judgement = await handle.explain(tool, values)
+        judgement, judge = await handle.explain(tool, values), Judge(await handle.authority())
+        given_options = (await launched_with(system, handle.thread_id)).options
+        head = decode_head((await system.row(handle.thread_id)).head).head
+        server = (await facts_of(system.store, system.tools, head, tool)).server
     if as_json:
         fields = {"decision": judgement.decision, "reason": judgement.reason, "rule": _plain(judgement.rule)}
-        print(json.dumps(fields))
+        print(json.dumps(fields | {"events": bounds.events_record(judge, given_options, tool, server)}))
     else:
         print(safe(_told(tool, judgement)))
+        print(safe(f"if it subscribes: {bounds.events_of(judge, given_options, tool, server)}"))
     if judgement.decision == "deny":
         sys.stdout.flush()
         raise Leave(REFUSED)

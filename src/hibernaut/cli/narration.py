@@ -114,6 +114,7 @@ def in_a_line(event: AgentEvent, room: int, tool: str = "") -> str:
             line = f"{'✗' if event.is_error else '←'} {tool or event.call_id}: {plain_text(event.content)}"
         case SubscriptionEvent():
             what = event.source.replace("_", " ") + (", the last" if event.final else "")
+            what += f"; {event.note}" if event.note else ""
             line = f"⇠ {event.tool} ({what}): {plain_text(event.content)}"
         case QuestionAsked() | QuestionEnded():
             line = _of_question(event)

@@ -101,8 +101,34 @@ public = click.option(
     "--public", type=WORD, metavar="URL", help="The base URL that tool servers are told, if it is another."
 )
 
+metrics = click.option(
+    "--metrics",
+    type=WORD,
+    metavar="[HOST:]PORT",
+    help="Where Prometheus finds /metrics; on this machine only, unless a HOST is named.",
+)
+
+traces = click.option(
+    "--traces/--no-traces",
+    default=None,
+    help="Send OpenTelemetry spans where OTEL_* says; by default only if OTEL_TRACES_EXPORTER or an endpoint is set.",
+)
+
 instructions = click.option(
     "--instructions", type=Instructions(), default="", metavar="TEXT|@FILE", help="What a new agent is told to be."
+)
+
+
+def _decoded(_ctx: click.Context, _param: click.Parameter, value: str) -> str:
+    return decoded(value)
+
+
+reason = click.option(
+    "--reason",
+    default="",
+    metavar="TEXT",
+    callback=_decoded,
+    help="Why; the receipt keeps it, and whoever looks at the thread reads it.",
 )
 
 json_lines = click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line, and nothing else.")

@@ -10,7 +10,7 @@ import msgspec
 from hibernaut.errors import ConfigurationError
 from hibernaut.kernel.authority import Authority, check_authority
 
-_TABLES: Final = ("rules", "children", "within")
+_TABLES: Final = ("rules", "events", "children", "within")
 """The parts of an authority that have headings of their own in a file."""
 
 

@@ -12,7 +12,7 @@ from hibernaut.cli.running import opened, run_async
 from hibernaut.cli.starting import Setting
 from hibernaut.cli.terminal import cut, safe
 from hibernaut.cli.times import moment
-from hibernaut.kernel.published_receipts import PublishedReceipt
+from hibernaut.kernel.published_receipts import PublishedInput, PublishedReceipt
 
 WIDTH = 80
 """Columns of the table."""
@@ -93,5 +93,10 @@ def _what(receipt: PublishedReceipt) -> list[str]:
     """Return in few words what a round was about: what it decided and called, then what came in."""
     said = [f"{one.action} {one.call}".rstrip() for one in receipt.operator_decision]
     said += [one.tool or one.request_id for one in receipt.tool_requests if one.dispatch == "dispatched"]
-    came = [f"{one.provenance.sender if one.provenance else one.id} {one.disposition}" for one in receipt.inputs]
+    came = [_told(one) for one in receipt.inputs]
     return [*said, *[f"<- {one}" for one in came]]
+
+
+def _told(one: PublishedInput) -> str:
+    note = f" ({one.note})" if one.note else ""
+    return f"{one.provenance.sender if one.provenance else one.id} {one.disposition}{note}"

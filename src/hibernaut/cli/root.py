@@ -37,6 +37,7 @@ COMMANDS = {
     "authority": ("hibernaut.cli.authority:authority", "See, test and change what threads may do."),
     "receipts": ("hibernaut.cli.receipts:receipts", "Show the runtime's own record of a thread."),
     "verify": ("hibernaut.cli.verify:verify", "Check that what is stored is what its receipts say."),
+    "stats": ("hibernaut.cli.stats:stats", "See what a store has, and what was counted of it."),
     "effects": ("hibernaut.cli.effects:effects", "See what is owed to the outside, and settle it by hand."),
     "models": ("hibernaut.cli.catalogue:models", "See which models can be named, and what is known of them."),
     "usage": ("hibernaut.cli.usage:usage", "See the tokens that threads have used, and what they have cost."),

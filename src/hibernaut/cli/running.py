@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequen
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hibernaut.cli.failures import Leave, cause_of, told_in_one_line
 from hibernaut.cli.models import NamedModels
@@ -22,6 +22,9 @@ from hibernaut.engine.local import MAX_SLICES
 from hibernaut.errors import StoreError
 from hibernaut.stores.protocol import Store
 from hibernaut.system import AgentSystem
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import TracerProvider
 
 MEMORY = ":memory:"
 
@@ -57,12 +60,15 @@ async def opened(
     tools: Iterable[Given] = (),
     run: bool = False,
     only: Sequence[str] | None = None,
+    all_tenants: bool = False,
     max_slices: int = MAX_SLICES,
     servers: Servers | None = None,
+    tracer_provider: "TracerProvider | None" = None,
 ) -> AsyncIterator[AgentSystem]:
     """Open an agent system on the setting's store, or on one that is open already.
 
-    With `only`, its engine runs these threads and leaves all others to whoever has their tools.
+    With `only`, its engine runs these threads and leaves all others to whoever has their tools; with `all_tenants`, the
+    threads of all tenants, not just of the setting's.
 
     Errors come out of it as they are, not in groups.
 
@@ -83,9 +89,11 @@ async def opened(
         tenant=setting.tenant,
         run=run,
         only=only,
+        all_tenants=all_tenants,
         servers=reached.servers,
         callbacks=reached.callbacks,
         max_slices=max_slices,
+        tracer_provider=tracer_provider,
     )
     try:
         async with system:

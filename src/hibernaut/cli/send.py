@@ -9,7 +9,8 @@ from hibernaut.cli.failures import ANSWERED
 from hibernaut.cli.running import MEMORY, opened, run_async
 from hibernaut.cli.starting import Setting, existing
 from hibernaut.cli.tools import load_tools
-from hibernaut.errors import MalformedInput, ThreadClosed
+from hibernaut.doors import refuse
+from hibernaut.errors import MalformedInput
 from hibernaut.ids import RandomIds
 from hibernaut.messages.inputs import Event, ToolResult, UserText, event_message
 from hibernaut.messages.published import decode_published
@@ -120,7 +121,7 @@ async def _send_published(system: AgentSystem, letter: Letter) -> Outcome:
     kept = replace(message, content=content)
     if isinstance(content, Event) and content.event_id:
         kept = event_message(message.thread_id, content, message.sender, message.metadata)
-    (outcome,) = await system.store.put([kept], system.clock.now(), blobs=blobs)
-    if outcome is Outcome.CLOSED:
-        raise ThreadClosed(letter.thread_id)
+    (outcome,) = await system.store.put([kept], system.clock.now(), blobs=blobs, tenant=system.tenant)
+    if outcome is not Outcome.DUPLICATE:
+        refuse(outcome, letter.thread_id)
     return outcome

@@ -4,25 +4,29 @@ import os
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
 
 import click
 from msgspec.structs import replace
 
 from hibernaut.cli import options
+from hibernaut.cli.exposing import PATH, exposed
 from hibernaut.cli.failures import ANSWERED
 from hibernaut.cli.narration import in_a_line
 from hibernaut.cli.running import MEMORY, opened, run_async
-from hibernaut.cli.servers import load_servers
+from hibernaut.cli.servers import address, load_servers
 from hibernaut.cli.starting import Setting
 from hibernaut.cli.stopping import stop_signals
 from hibernaut.cli.terminal import DIM, columns, cut, fit_for, is_styled, safe, styled
 from hibernaut.cli.times import clock_time, moment
 from hibernaut.cli.tools import load_tools
+from hibernaut.cli.tracing import tracer_provider
 from hibernaut.engine.local import MAX_SLICES
 from hibernaut.kernel.commit import SliceCommit
 from hibernaut.kernel.feed import stored_events
-from hibernaut.kernel.head import Standing, decode_head, standings
+from hibernaut.kernel.head import Standing, decode_head, registry_of
 from hibernaut.kernel.receipt import decode_receipt
 from hibernaut.messages.events import AgentEvent, CompletionFinished, TextChunk, ToolCall, ToolResult
 from hibernaut.messages.items import decode_page
@@ -30,7 +34,11 @@ from hibernaut.messages.text import shorten
 from hibernaut.reach import ANYWHERE, Callbacks
 from hibernaut.stores.protocol import Claim
 from hibernaut.stores.sqlite import SqliteStore
+from hibernaut.system import AgentSystem
 from hibernaut.tools.tool import Tool
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import TracerProvider
 
 LINES_A_SECOND = 50
 """Lines about threads that are printed in a second; what is above is counted."""
@@ -46,6 +54,7 @@ LONGEST_LINE = 160
     epilog=options.examples(
         "hibernaut serve --local --store agents.db --model my.py:model --tools my.py",
         "hibernaut serve --local --store agents.db --model my.py:model --server https://tools.example.com",
+        "hibernaut serve --local --store agents.db --model my.py:model --metrics 9464",
         "hibernaut serve --inbox-only --store agents.db --listen 0.0.0.0:7411",
     )
 )
@@ -57,6 +66,8 @@ LONGEST_LINE = 160
 @options.servers
 @options.listen
 @options.public
+@options.metrics
+@options.traces
 @click.option(
     "--max-slices", type=click.IntRange(1), default=MAX_SLICES, show_default=True, help="Slices at the same time."
 )
@@ -68,8 +79,10 @@ def serve(
     servers: tuple[str, ...],
     listen: str | None,
     public: str | None,
+    metrics: str | None,
     max_slices: int,
     *,
+    traces: bool | None,
     local: bool,
     inbox_only: bool,
     quiet: bool,
@@ -92,11 +105,14 @@ def serve(
     if store == MEMORY:
         raise click.UsageError("serve needs a file as its store: nobody else could reach one in memory")
     setting = Setting(store, model=model, tools=tools, servers=servers, listen=listen or "", public=public or "")
-    serving = _receive(setting, quiet=quiet) if inbox_only else _serve(setting, max_slices, quiet=quiet)
+    if inbox_only:
+        serving = _receive(setting, metrics, quiet=quiet)
+    else:
+        serving = _serve(setting, max_slices, metrics, tracer_provider(_warn, wanted=traces), quiet=quiet)
     click.get_current_context().exit(run_async(serving, _warn))
 
 
-async def _receive(setting: Setting, *, quiet: bool) -> int:
+async def _receive(setting: Setting, metrics: str | None, *, quiet: bool) -> int:
     reached = load_servers((), setting.listen, setting.public)
     reached = replace(reached, callbacks=reached.callbacks or Callbacks())
     journal = Journal(quiet=quiet)
@@ -107,12 +123,15 @@ async def _receive(setting: Setting, *, quiet: bool) -> int:
             journal.say(
                 f"taking callbacks for {setting.store} at {system.callbacks} (process {os.getpid()}); Ctrl-C stops"
             )
-            await stopping.wait()
+            async with _exposed(system, metrics, journal):
+                await stopping.wait()
         journal.say("stopped")
     return ANSWERED
 
 
-async def _serve(setting: Setting, max_slices: int, *, quiet: bool) -> int:
+async def _serve(
+    setting: Setting, max_slices: int, metrics: str | None, traced: "TracerProvider | None", *, quiet: bool
+) -> int:
     reached = load_servers(setting.servers, setting.listen, setting.public)
     tools = load_tools(setting.tools)
     names = [tool.name if isinstance(tool, Tool) else tool.__name__ for tool in tools]
@@ -122,7 +141,14 @@ async def _serve(setting: Setting, max_slices: int, *, quiet: bool) -> int:
         store.journal = journal
         try:
             async with opened(
-                setting, store=store, tools=tools, run=True, max_slices=max_slices, servers=reached
+                setting,
+                store=store,
+                tools=tools,
+                run=True,
+                all_tenants=True,
+                max_slices=max_slices,
+                servers=reached,
+                tracer_provider=traced,
             ) as system:
                 journal.say(
                     f"serving {setting.store} (process {os.getpid()}, model {setting.model or 'none'}, "
@@ -132,12 +158,23 @@ async def _serve(setting: Setting, max_slices: int, *, quiet: bool) -> int:
                     journal.say(
                         f"tool servers: {', '.join(system.servers) or 'none'}; callbacks come to {system.callbacks}"
                     )
-                await stopping.wait()
+                async with _exposed(system, metrics, journal):
+                    await stopping.wait()
                 journal.say("stopping: running slices end first; Ctrl-C again stops at once")
         finally:
             await store.close()
         journal.say(f"stopped after {system.completions:,} completions")
     return ANSWERED
+
+
+@asynccontextmanager
+async def _exposed(system: AgentSystem, metrics: str | None, journal: "Journal") -> AsyncIterator[None]:
+    if metrics is None:
+        yield
+        return
+    async with exposed(system.metrics, *address(metrics)) as place:
+        journal.say(f"metrics are at {place.url}{PATH}")
+        yield
 
 
 class WatchedStore(SqliteStore):
@@ -183,7 +220,7 @@ class Journal:
     def _lines(self, commit: SliceCommit, before: bytes) -> list[str]:
         lines: list[str] = []
         said = ""
-        calls = standings(before)
+        calls = registry_of(before).calls
         for event in stored_events(commit.thread_id, decode_page(commit.page), decode_receipt(commit.receipt)):
             if isinstance(event, TextChunk):
                 said += event.text

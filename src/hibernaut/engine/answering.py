@@ -140,7 +140,7 @@ async def answer(store: Store, clock: Clock, tenant: str, question_id: str, choi
         raise _settled(name, "expired", asked.choices[asked.default])
     number = choice_of(asked.choices, choice)
     message = InputMessage(answer_message(name), thread_id, Answer(name, number, user), "api")
-    (outcome,) = await store.put([message], now)
+    (outcome,) = await store.put([message], now, tenant=tenant)
     if outcome is Outcome.DUPLICATE:
         raise AlreadyAnswered(f"question {name} has its answer already")
     if outcome in (Outcome.CLOSED, Outcome.UNKNOWN):

@@ -42,7 +42,7 @@ async def published_receipts(
     }
     body = await store.read_config(head.config)
     config = decode_config(body) if body is not None else LaunchConfig()
-    start = await chain_start(store, head.link)
+    start = await chain_start(store, head.base)
     parent = head.link.parent if head.link else ""
     publisher = Publisher(head.thread_id, ends, outbox, start=start, model=config.model, parent=parent)
     async for entry in log_up_to(store, head):
@@ -110,6 +110,6 @@ def _head_of(row: ThreadRow) -> Head:
 
 async def _start_of(store: Store, head: Head) -> bytes:
     try:
-        return await chain_start(store, head.link)
+        return await chain_start(store, head.base)
     except StoreCorrupt as error:
         raise VerificationFailed(f"what it inherits cannot be read: {error}", "page") from error

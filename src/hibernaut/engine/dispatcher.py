@@ -9,6 +9,7 @@ the effect knows that it may have happened.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, TypeVar
@@ -22,14 +23,16 @@ from hibernaut.engine.resuming import BEGINNING, LastEvent, last_event
 from hibernaut.engine.servers import Remote
 from hibernaut.engine.work import Work, work_of
 from hibernaut.engine.workers import Workers
-from hibernaut.errors import StoreError
+from hibernaut.errors import InputRefused, StoreError
 from hibernaut.kernel.commit import Effect
-from hibernaut.kernel.head import decode_head
+from hibernaut.kernel.head import decode_head, registry_of
 from hibernaut.messages.events import ToolProgress
 from hibernaut.messages.inputs import Event, InputMessage, Settlement, ToolResult, event_message
+from hibernaut.metrics import OVER, PERSON, REPEATED, SERVER, UNKNOWN, Metrics
 from hibernaut.stores.protocol import EffectRow, Owner, Store
 from hibernaut.stores.protocol import Outcome as Stored
 from hibernaut.tools.context import ToolContext
+from hibernaut.tools.event_gate import EventGate
 from hibernaut.tools.results import Outcome
 from hibernaut.tools.results import outcome as outcome_of
 from hibernaut.tools.running import Functions, Subscription
@@ -39,6 +42,7 @@ from hibernaut.tools.tool import AnyTool
 if TYPE_CHECKING:
     from hibernaut.engine.remote import RemoteCalls
     from hibernaut.engine.toolsets import Toolsets
+    from hibernaut.engine.traces import Traced, Traces
 
 logger = logging.getLogger(__name__)
 
@@ -63,6 +67,11 @@ DIED = "#died"
 
 NOT_HERE = "{tool} cannot be used here: this engine keeps nothing between messages, so it cannot keep a subscription."
 
+
+FAILED_CALL = "tool_error"
+"""What a span says of a call that ended in an error, whatever error that was."""
+
+_UNTRACED: AbstractContextManager[None] = nullcontext()
 
 Ending = Callable[[], Awaitable[object]]
 """Writes down how a call ended. Doing it twice is as good as once."""
@@ -93,6 +102,9 @@ class Dispatcher:
         on_rest: Callable[[], None] = lambda: None,
         remote: Remote | None = None,
         toolsets: "Toolsets | None" = None,
+        tenant: str | None = None,
+        metrics: Metrics | None = None,
+        traces: "Traces | None" = None,
     ) -> None:
         self._store = store
         self._owner = owner
@@ -101,6 +113,8 @@ class Dispatcher:
         self._clock = clock
         self._tasks = tasks
         self._keeps = keeps
+        self._metrics = metrics or Metrics()
+        self._traces = traces
         self._on_rest = on_rest
         self._workers = Workers(tasks, self._run)
         self._running: dict[str, _Invocation] = {}
@@ -123,9 +137,11 @@ class Dispatcher:
                 retry=self._retry,
                 refuse=self._bring_failure,
                 end_unknown=self._end_unknown,
+                tenant=tenant,
             )
         self._looking: asyncio.Task[None] | None = None
         self._functions = Functions()
+        self._gate = EventGate(store)
 
     @property
     def running(self) -> int:
@@ -152,32 +168,41 @@ class Dispatcher:
         It is begun if it certainly was not, repeated if its tool says that this is safe, and left to the answer if it
         asks a person. Else its call is answered: it is unknown whether it happened.
         """
+        done = await self._settle_orphan(row)
+        if done is not None and row.state == "sent":
+            self._metrics.reconciled[done] += 1
+
+    async def _settle_orphan(self, row: EffectRow) -> int | None:
+        """Do it; return which of `RECONCILED` that was, None if it is left to another engine, or is a cancellation."""
         effect = row.effect
         if effect.kind == "cancel":
             self._tasks.create_task(self._cancel(effect, row.thread_id))
-            return
+            return None
         if effect.server and self._remote is None:
-            return  # it is an orphan again when this engine ends, for one that knows the server
+            return None  # it is an orphan again when this engine ends, for one that knows the server
         if effect.kind != "invoke":
             self._workers.put(self._begin(Work(effect, row.thread_id), started=row.state == "sent"))
-            return
+            return REPEATED
         thread = await self._store.read_head(row.thread_id)
         head = decode_head(thread.head).head if thread else None
         call = head.calls.get(effect.call_id) if head else None
         if head is None or call is None or call.state in ("cancelled", "expired"):
             await self._store.settle_effects([effect.request_id, f"{effect.call_id}:cancel"])
-            return
+            return OVER
         tool = self._tools.get(effect.tool)
         if tool is not None and tool.resumable and row.state == "sent" and not self._keeps:
-            return  # it is an orphan again when this engine ends, for one that can keep it
+            return None  # it is an orphan again when this engine ends, for one that can keep it
         if await self._is_settled_by_hand(effect, row.thread_id):
-            return
+            return OVER
         if row.state == "pending" or effect.server or (tool is not None and _is_repeatable(tool)):
             work = await work_of(self._store, row, head)
             self._workers.put(self._begin(work, started=row.state == "sent"))
-        elif not await self._asking.leave(effect, row.thread_id):
-            text = UNKNOWN_EFFECT.format(tool=effect.tool) + answers_of(head, call.id)
-            await self._end_unknown(effect, row.thread_id, text, subscription=call.mode == "subscription")
+            return SERVER if effect.server else REPEATED
+        if await self._asking.leave(effect, row.thread_id):
+            return PERSON
+        text = UNKNOWN_EFFECT.format(tool=effect.tool) + answers_of(head, call.id)
+        await self._end_unknown(effect, row.thread_id, text, subscription=call.mode == "subscription")
+        return UNKNOWN
 
     async def _is_settled_by_hand(self, effect: Effect, thread_id: str) -> bool:
         """Tell whether an operator has answered a call, which its thread has not taken in yet."""
@@ -247,6 +272,9 @@ class Dispatcher:
     async def _run(self, one: _Invocation) -> None:
         if self._running.get(one.work.effect.request_id) is not one:  # it was cancelled before it began
             return
+        if self._ending:
+            self._over(one)
+            return
         one.task = asyncio.current_task()
         try:
             await self._invoke(one.work, started=one.started)
@@ -280,12 +308,17 @@ class Dispatcher:
                 begun = await self._retry(self._start, effect.request_id)
                 if not begun:
                     return
-            if effect.server or effect.kind != "invoke":
+            if effect.kind != "invoke":
                 await self._perform_there(work, started=started)
-            elif tool is not None and tool.mode == "subscription":
-                await self._subscribe(tool, work, started=started)
-            else:
-                ending = await self._call(tool, work)
+                return
+            with self._traced(work, repeated=started) as span:
+                if effect.server:
+                    await self._perform_there(work, started=started)
+                elif tool is not None and tool.mode == "subscription":
+                    await self._subscribe(tool, work, span, started=started)
+                else:
+                    ending = await self._call(tool, work, span)
+            if ending is not None:
                 await self._retry(ending)
         except asyncio.CancelledError:
             if effect.request_id in self._cancelled:
@@ -294,6 +327,9 @@ class Dispatcher:
                 raise
             if begun and not effect.server:
                 await self._end_in_time(tool, work, ending)
+
+    def _traced(self, work: Work, *, repeated: bool) -> "AbstractContextManager[Traced | None]":
+        return _UNTRACED if self._traces is None else self._traces.tool(work, repeated=repeated)
 
     async def _perform_there(self, work: Work, *, started: bool) -> None:
         """Perform what is owed to a tool server."""
@@ -312,7 +348,7 @@ class Dispatcher:
     async def _start(self, request_id: str) -> bool:
         return bool(await self._store.start_effects(self._owner, [request_id]))
 
-    async def _call(self, tool: AnyTool | None, work: Work) -> Ending:
+    async def _call(self, tool: AnyTool | None, work: Work, span: "Traced | None") -> Ending:
         """Run a function; return what writes down how its call ended."""
         effect = work.effect
         if tool is None:
@@ -322,10 +358,14 @@ class Dispatcher:
         context = await self._retry(self._context, tool, work, BEGINNING) if takes_context else None
         outcome = await self._functions.run(tool, effect.arguments, context, effect.call_id)
         if outcome is None:
+            if span is not None:
+                span.note("hibernaut.deferred", True)
             return partial(self._store.accept_effects, [effect.request_id])
+        if outcome.is_error and span is not None:
+            span.fail(FAILED_CALL)
         return partial(self._store_result, effect, work.thread_id, outcome)
 
-    async def _subscribe(self, tool: AnyTool, work: Work, *, started: bool) -> None:
+    async def _subscribe(self, tool: AnyTool, work: Work, span: "Traced | None", *, started: bool) -> None:
         effect = work.effect
         if not self._keeps:
             refusal = Outcome(NOT_HERE.format(tool=tool.name), is_error=True)
@@ -336,24 +376,37 @@ class Dispatcher:
             return
         subscription = Subscription(tool, effect.arguments, await self._retry(self._context, tool, work, known))
         try:
-            await self._bring_all(tool, work, subscription, count(known.sequence + 1))
+            await self._bring_all(tool, work, subscription, count(known.sequence + 1), span)
         finally:
             await subscription.close()
 
-    async def _bring_all(self, tool: AnyTool, work: Work, subscription: Subscription, numbers: Iterator[int]) -> None:
+    async def _bring_all(
+        self, tool: AnyTool, work: Work, subscription: Subscription, numbers: Iterator[int], span: "Traced | None"
+    ) -> None:
         """Confirm a subscription with its first value, and bring what it yields until it is over."""
         first = await subscription.next()
         word = outcome_of(first.content) if first is not None else subscription.ended or Outcome("")
+        if span is not None:  # it stands for subscribing; what comes later may take months
+            if word.is_error:
+                span.fail(FAILED_CALL)
+            span.end()
         if first is None or word.is_error:
             if await self._bring(work.effect, work.thread_id, word) is Stored.DUPLICATE:  # it was confirmed before
-                await self._bring_event(tool, work, word, next(numbers), final=True)
+                await self._bring_event(tool, work, word, next(numbers), final=True, sender="engine")
             return
         # One that goes on after a restart confirms itself once more, and that is a duplicate.
         await self._bring(work.effect, work.thread_id, word, subscription=True)
-        while (event := await subscription.next()) is not None:
-            stored = await self._bring_event(
-                tool, work, outcome_of(event.content), next(numbers), event_id=event.event_id, final=event.final
-            )
+        refused: InputRefused | None = None
+        while (event := await subscription.next(refused)) is not None:
+            refused = None
+            try:
+                stored = await self._bring_event(
+                    tool, work, outcome_of(event.content), next(numbers), event_id=event.event_id, final=event.final
+                )
+            except InputRefused as error:
+                logger.warning("an event of %s was refused: %s", tool.name, error)
+                refused = error
+                continue
             if stored in (Stored.CLOSED, Stored.UNKNOWN):
                 await self._retry(self._store.settle_effects, [work.effect.request_id])
                 return
@@ -362,7 +415,7 @@ class Dispatcher:
                     return
                 break  # an event of this id was there before, so that the last one is still to come
         last = subscription.ended or Outcome("The subscription has ended.")
-        await self._bring_event(tool, work, last, next(numbers), final=True)
+        await self._bring_event(tool, work, last, next(numbers), final=True, sender="engine")
 
     async def _context(self, tool: AnyTool, work: Work, last: LastEvent) -> ToolContext:
         if self._keys is None:
@@ -409,7 +462,7 @@ class Dispatcher:
         self._cancelling += 1
         try:
             running = self._running.get(effect.call_id)
-            if running is not None:
+            if running is not None and running.work.thread_id == thread_id:
                 self._cancelled.add(effect.call_id)
                 self._end(running)
                 if running.task is not None:
@@ -418,7 +471,8 @@ class Dispatcher:
                 return
             if effect.server and self._remote is not None:
                 await self._remote.cancel(effect, thread_id)
-            await self._retry(self._store.settle_effects, [effect.call_id, effect.request_id])
+            over = [effect.call_id, effect.request_id]
+            await self._retry(partial(self._store.settle_effects, over, thread_id=thread_id))
         finally:
             self._cancelling -= 1
             self._maybe_rest()
@@ -447,6 +501,7 @@ class Dispatcher:
 
     async def _end_unknown(self, effect: Effect, thread_id: str, text: str, *, subscription: bool) -> None:
         """Answer a call whose end nobody knows; a subscription that was confirmed has its last event then."""
+        self._metrics.unknown += 1
         if not subscription:
             # An id of its own: the genuine result, should it come all the same, is no second one.
             unknown = ToolResult(effect.call_id, text, is_error=True, unknown=True)
@@ -473,8 +528,21 @@ class Dispatcher:
         return (await self._store.put([message], self._clock.now(), blobs=outcome.blobs))[0]
 
     async def _bring_event(
-        self, tool: AnyTool, work: Work, outcome: Outcome, number: int, *, event_id: str = "", final: bool = False
+        self,
+        tool: AnyTool,
+        work: Work,
+        outcome: Outcome,
+        number: int,
+        *,
+        event_id: str = "",
+        final: bool = False,
+        sender: str = "",
     ) -> Stored:
+        """Bring an event; `sender` is the tool, unless the engine itself has to say something of it.
+
+        Raises:
+            InputRefused: the thread does not take it.
+        """
         event = Event(
             work.effect.call_id,
             outcome.content,
@@ -483,9 +551,11 @@ class Dispatcher:
             final=final,
             sequence=number,
         )
-        message = event_message(work.thread_id, event, f"tool:{tool.name}")
+        message = event_message(work.thread_id, event, sender or f"tool:{tool.name}")
 
         async def put() -> Stored:
+            if not sender and (row := await self._store.read_head(work.thread_id)) is not None:
+                await self._gate.check(registry_of(row.head), event, self._clock.now(), outcome.blobs)
             return (await self._store.put([message], self._clock.now(), blobs=outcome.blobs))[0]
 
         pause = DELIVERY_PAUSE_FIRST

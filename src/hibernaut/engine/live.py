@@ -12,6 +12,7 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
+from hibernaut.errors import UnknownThread
 from hibernaut.kernel.feed import event_of, rest_of, stored_events, units
 from hibernaut.kernel.receipt import TurnCommit, decode_receipt
 from hibernaut.messages.events import (
@@ -27,7 +28,7 @@ from hibernaut.messages.events import (
 from hibernaut.messages.items import Item, decode_page
 from hibernaut.messages.stream import CallStarted, ReasoningBlock, StreamPiece, TextDelta, ThinkingDelta
 from hibernaut.messages.text import clean
-from hibernaut.stores.protocol import Store
+from hibernaut.stores.protocol import LogRow, Store
 
 LOG_ROWS = 64
 """Commits that an observer reads at a time."""
@@ -119,19 +120,22 @@ class Bell(Protocol):
 class Observer:
     """One reader of one thread."""
 
-    __slots__ = ("cursor", "moved", "progress")
+    __slots__ = ("cursor", "moved", "progress", "turn")
 
     def __init__(self, cursor: Cursor, moved: Bell) -> None:
         self.cursor = cursor
         self.moved = moved
         self.progress: deque[AgentEvent] = deque(maxlen=PROGRESS_KEPT)
+        self.turn: LiveTurn | None = None
+        """The turn that it was last shown a part of."""
 
 
 class LiveFeed:
-    """Hands events to observers."""
+    """Hands events to observers: those of one tenant's threads, whatever others an engine beside it runs."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, tenant: str) -> None:
         self._store = store
+        self._tenant = tenant
         self.observers: defaultdict[str, set[Observer]] = defaultdict(set)
         """Who watches, by thread; empty when nobody does."""
         self._turns: dict[str, LiveTurn] = {}
@@ -222,30 +226,57 @@ class LiveFeed:
                 del self.observers[thread_id]
 
     async def pull(self, thread_id: str, observer: Observer) -> AsyncGenerator[AgentEvent, None]:
-        """Yield what there is to read for an observer now."""
+        """Yield what there is to read for an observer now.
+
+        Raises:
+            UnknownThread: the thread is another tenant's. It may have become so: ids may be used again.
+        """
         streamed = thread_id in self._turns
         while True:
             rows = await self._store.read_log(thread_id, self._from(observer), LOG_ROWS)
+            if rows and not await self._is_there(thread_id):
+                return
             for row in rows:
-                receipt = decode_receipt(row.receipt)
-                events = stored_events(thread_id, decode_page(row.page), receipt)
-                cursor = observer.cursor
-                if cursor.attempt and (receipt.attempt != cursor.attempt or receipt.turn is TurnCommit.FAILED):
-                    yield self._discard(thread_id, observer)
-                    cursor = observer.cursor
-                rest = iter(events[cursor.index :]) if cursor.version == row.version else rest_of(events, cursor.seen)
-                for event in rest:
-                    observer.cursor = Cursor.parse(event.cursor)
+                for event in self._pull_row(thread_id, observer, row):
                     yield event
-                observer.cursor = Cursor(row.version)
             if len(rows) < LOG_ROWS:
                 break
-        while observer.progress:
+        if observer.progress and not await self._is_there(thread_id):
+            return
+        for _ in range(len(observer.progress)):  # what comes meanwhile may be another thread's
             yield replace(observer.progress.popleft(), cursor=str(observer.cursor))
         if observer.cursor.attempt and not streamed and thread_id not in self._turns:
             yield self._discard(thread_id, observer)
+        if (turn := self._turns.get(thread_id)) is not observer.turn:
+            if turn is not None and not await self._is_there(thread_id):
+                return
+            observer.turn = turn
         for event in self._pull_live(thread_id, observer):
             yield event
+
+    def _pull_row(self, thread_id: str, observer: Observer, row: LogRow) -> Iterator[AgentEvent]:
+        receipt = decode_receipt(row.receipt)
+        events = stored_events(thread_id, decode_page(row.page), receipt)
+        cursor = observer.cursor
+        if cursor.attempt and (receipt.attempt != cursor.attempt or receipt.turn is TurnCommit.FAILED):
+            yield self._discard(thread_id, observer)
+            cursor = observer.cursor
+        rest = iter(events[cursor.index :]) if cursor.version == row.version else rest_of(events, cursor.seen)
+        for event in rest:
+            observer.cursor = Cursor.parse(event.cursor)
+            yield event
+        observer.cursor = Cursor(row.version)
+
+    async def _is_there(self, thread_id: str) -> bool:
+        """Tell whether a thread was not deleted.
+
+        Raises:
+            UnknownThread: it is another tenant's.
+        """
+        row = await self._store.read_head(thread_id)
+        if row is not None and row.tenant != self._tenant:
+            raise UnknownThread(thread_id)
+        return row is not None
 
     def _from(self, observer: Observer) -> int:
         """Return the version after which rows must be read: inside a commit, that commit is read again."""
@@ -254,7 +285,7 @@ class LiveFeed:
 
     def _pull_live(self, thread_id: str, observer: Observer) -> Iterator[AgentEvent]:
         turn = self._turns.get(thread_id)
-        if turn is None or turn.version != observer.cursor.version:
+        if turn is None or turn is not observer.turn or turn.version != observer.cursor.version:
             return
         turn.catch_up()
         if observer.cursor.attempt and observer.cursor.attempt != turn.attempt:

@@ -3,19 +3,25 @@
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from hibernaut.clock import Clock
-from hibernaut.engine.core import Engine
+from hibernaut.engine.core import ADOPT_AT_ONCE, Engine
+from hibernaut.engine.interruptions import LOOK_EVERY, Interruptions
 from hibernaut.engine.live import LiveFeed
 from hibernaut.engine.servers import Remote
 from hibernaut.engine.workers import Workers
 from hibernaut.errors import StoreError
-from hibernaut.messages.inputs import USER, Command, Delivered, UserText
+from hibernaut.messages.inputs import USER
+from hibernaut.metrics import Metrics
 from hibernaut.models.protocol import ModelSource
 from hibernaut.stores.protocol import DEAD_AFTER, Claim, Owner, Store
 from hibernaut.tools.tool import AnyTool
+
+if TYPE_CHECKING:
+    from hibernaut.engine.traces import Traces
 
 logger = logging.getLogger(__name__)
 
@@ -24,9 +30,6 @@ MAX_SLICES = 512
 
 UPKEEP_EVERY = DEAD_AFTER // 5
 """Milliseconds between two signs of life."""
-
-LOOK_EVERY = 100
-"""Milliseconds between two looks at whether another process wrote to the store."""
 
 LONGEST_NAP = 30_000
 """Milliseconds that the engine sleeps at most: after a suspend, threads wake at most so late."""
@@ -39,9 +42,6 @@ REST_AFTER = 1_000
 
 DRAIN = 10_000
 """Milliseconds that a graceful stop leaves to running slices."""
-
-
-_INTERRUPTING = ("stop", "close", "park")
 
 
 class _Slice(msgspec.Struct, eq=False):
@@ -60,7 +60,7 @@ class LocalEngine:
     `run` returns after `stop`: no new slice begins, running ones have `DRAIN` to end, running tools are cancelled and
     their calls answered so. Cancelling `run` is the ungraceful way, and loses nothing either.
 
-    With `only`, it runs these threads and leaves all others alone.
+    With `only`, it runs these threads, with `tenant` those of that tenant, and leaves all others alone.
     """
 
     def __init__(
@@ -75,6 +75,9 @@ class LocalEngine:
         max_slices: int = MAX_SLICES,
         only: Sequence[str] | None = None,
         remote: Remote | None = None,
+        tenant: str | None = None,
+        metrics: Metrics | None = None,
+        traces: "Traces | None" = None,
     ) -> None:
         self._store = store
         self._owner = owner
@@ -85,9 +88,13 @@ class LocalEngine:
         self._max_slices = max_slices
         self._only = only
         self._remote = remote
+        self._tenant = tenant
+        self._metrics = metrics
+        self._traces = traces
         self._slices: dict[str, _Slice] = {}
-        self._poked: set[str] = set()
+        self._interruptions: Interruptions | None = None
         self._worked = 0
+        self._recovered = False
         self._wake = asyncio.Event()
         self._quiet = asyncio.Event()
         self._stopping = asyncio.Event()
@@ -105,13 +112,20 @@ class LocalEngine:
         return self._engine
 
     async def started(self) -> None:
-        """Return when the engine has taken over what was left and claims threads."""
+        """Return when the engine has taken over what was left, or the first of much, and claims threads."""
         await self._started.wait()
 
     def stop(self) -> None:
         """Begin a graceful stop."""
         self._stopping.set()
         self._wake.set()
+
+    @property
+    def interruptions(self) -> Interruptions:
+        """What stops completions."""
+        if self._interruptions is None:
+            raise RuntimeError("the engine does not run")
+        return self._interruptions
 
     async def wait_quiet(self) -> None:
         """Return when no slice and no tool runs and no thread is ready."""
@@ -141,8 +155,12 @@ class LocalEngine:
                     note_due=self._set_alarm,
                     on_rest=self._wake.set,
                     remote=self._remote,
+                    tenant=self._tenant,
+                    metrics=self._metrics,
+                    traces=self._traces,
                 )
-                await self._engine.upkeep()
+                self._interruptions = Interruptions(self._store, self._engine.runner.streams, group)
+                self._recovered = await self._engine.upkeep(ADOPT_AT_ONCE)
                 await self._look_ahead()
                 upkeep = [group.create_task(self._keep_up()), group.create_task(self._look_around())]
                 self._started.set()
@@ -172,13 +190,15 @@ class LocalEngine:
                 workers.put(new)
             if len(claims) == free and free:
                 continue
-            if not self._wake.is_set() and not self._slices and not self.engine.dispatcher.running:
+            if self._recovered and not self._wake.is_set() and not self._slices and not self.engine.dispatcher.running:
                 self._quiet.set()
             await self._wake.wait()
 
     async def _claim(self, limit: int) -> list[Claim]:
         try:
-            claims = await self._store.claim(self._owner, self._clock.now(), limit, threads=self._only)
+            claims = await self._store.claim(
+                self._owner, self._clock.now(), limit, threads=self._only, tenant=self._tenant
+            )
         except StoreError:
             logger.exception("ready threads could not be claimed; trying again")
             self._set_alarm(self._clock.now() + CLAIM_PAUSE)
@@ -197,20 +217,19 @@ class LocalEngine:
             if lost is not None and lost.task is not None:
                 lost.task.cancel()
                 await asyncio.wait([lost.task])
-            await self.engine.slice(one.claim, self._streaming)
+            await self.engine.slice(one.claim, self.interruptions.streaming)
         finally:
             one.task = None
             if self._slices.get(thread_id) is one:
                 del self._slices[thread_id]
-            self._poked.discard(thread_id)
+            self.interruptions.forget(thread_id)
             self._wake.set()
 
     def _hint(self, thread_id: str, urgency: int) -> None:
         if thread_id not in self._slices:
             self._wake.set()
         elif urgency == USER:
-            self._poked.add(thread_id)
-            self._streaming(thread_id)
+            self.interruptions.poke([thread_id])
 
     async def _wind_down(self, group: asyncio.TaskGroup) -> None:
         if self._slices:
@@ -226,27 +245,6 @@ class LocalEngine:
             self._slices.clear()
         self.engine.dispatcher.shut_down()
         await self.engine.dispatcher.join()
-
-    # Interrupting
-
-    def _streaming(self, thread_id: str) -> None:
-        """Look whether a thread that streams was spoken to since it was claimed, and whether that interrupts it."""
-        if self._group is not None and thread_id in self._poked and thread_id in self.engine.runner.streams:
-            self._poked.discard(thread_id)
-            self._group.create_task(self._interrupt_if_asked(thread_id))
-
-    async def _interrupt_if_asked(self, thread_id: str) -> None:
-        streams = self.engine.runner.streams
-        while (stream := streams.get(thread_id)) is not None:
-            try:
-                waiting = await self._store.read_inbox(thread_id)
-            except StoreError:
-                logger.exception("the inbox of thread %s could not be read", thread_id)
-                return
-            if streams.get(thread_id) is stream:  # otherwise it has ended meanwhile, and the answer may be out of date
-                if any(_interrupts(one) for one in waiting if one.message_id not in stream.inputs):
-                    stream.stop("interrupted")
-                return
 
     # Time
 
@@ -276,11 +274,14 @@ class LocalEngine:
 
     async def _keep_up(self) -> None:
         while True:
-            await self._clock.sleep(UPKEEP_EVERY)
+            # Where dead engines left much, threads are claimed before all of it is taken over.
+            if self._recovered:
+                await self._clock.sleep(UPKEEP_EVERY)
             try:
-                await self.engine.upkeep()
+                self._recovered = await self.engine.upkeep(ADOPT_AT_ONCE)
             except StoreError:
                 logger.exception("upkeep failed; trying again in %d s", UPKEEP_EVERY // 1_000)
+                self._recovered = True
             self._wake.set()  # nobody says it when an engine that had threads has died
 
     async def _look_around(self) -> None:
@@ -289,8 +290,7 @@ class LocalEngine:
             await self._clock.sleep(LOOK_EVERY)
             now = self._clock.now()
             runner = self.engine.runner
-            for stream in runner.streams.values():
-                stream.look(now)
+            self.interruptions.look(now)
             if self._slices:
                 self._worked = now
             elif now - self._worked > REST_AFTER:
@@ -304,13 +304,6 @@ class LocalEngine:
     async def _heed_others(self) -> None:
         self._wake.set()
         self._feed.moved_elsewhere()
-        self._poked.update(self.engine.runner.streams)
-        for thread_id in list(self.engine.runner.streams):
-            self._streaming(thread_id)
+        self.interruptions.poke(self._slices)
         await self.engine.dispatcher.heed_cancellations()
         await self._look_ahead()
-
-
-def _interrupts(delivered: Delivered) -> bool:
-    content = delivered.message.content if delivered.message else None
-    return isinstance(content, UserText) or (isinstance(content, Command) and content.action in _INTERRUPTING)

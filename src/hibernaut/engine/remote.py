@@ -14,7 +14,7 @@ import msgspec
 from hibernaut.clock import Clock
 from hibernaut.codec import sha256
 from hibernaut.engine.asking import Retry
-from hibernaut.engine.servers import ADDRESS_NOTE, Remote
+from hibernaut.engine.servers import Remote, address_note
 from hibernaut.engine.toolsets import Toolsets
 from hibernaut.engine.work import Work, work_of
 from hibernaut.errors import HibernautError
@@ -97,8 +97,12 @@ class RemoteCalls:
         retry: Retry,
         refuse: Callable[[Effect, str, str], Awaitable[object]],
         end_unknown: Ending,
+        tenant: str | None = None,
     ) -> None:
-        """Make one; `retry` does something until the store takes it, `refuse` answers a call with an error."""
+        """Make one; `retry` does something until the store takes it, `refuse` answers a call with an error.
+
+        With `tenant`, only calls of its threads are looked after.
+        """
         self._servers = remote.servers
         self._public = remote.public
         self._keys = remote.keys
@@ -109,6 +113,7 @@ class RemoteCalls:
         self._retry = retry
         self._refuse = refuse
         self._end_unknown = end_unknown
+        self._tenant = tenant
 
     # Calls
 
@@ -297,11 +302,11 @@ class RemoteCalls:
         Should the address of callbacks be another one than they were told, they hear of that first.
         """
         if self._moved and await self._tell_address(before):
-            await self._store.write_note(ADDRESS_NOTE, self._public.encode())
+            await self._store.write_note(address_note(self._tenant), self._public.encode())
             self._moved = False
         after = ""
         silent: set[str] = set()
-        while rows := await self._store.accepted_effects(before, after):
+        while rows := await self._store.accepted_effects(before, after, tenant=self._tenant):
             after = rows[-1].effect.request_id
             asked = [row for row in rows if row.effect.server and row.effect.kind == "invoke"]
             for first in range(0, len(asked), ASK_AT_ONCE):
@@ -332,7 +337,7 @@ class RemoteCalls:
         Only to servers that say that a repeat under the same key is the same call.
         """
         after, all_heard = "", True
-        while rows := await self._store.accepted_effects(before, after):
+        while rows := await self._store.accepted_effects(before, after, tenant=self._tenant):
             after = rows[-1].effect.request_id
             for row in rows:
                 if row.effect.server and row.effect.kind == "invoke":

@@ -11,7 +11,12 @@ if TYPE_CHECKING:
 
 
 ADDRESS_NOTE: Final = "callbacks:address"
-"""The note of the address that the servers of all open calls have been told."""
+"""The note of the address that the servers of all open calls have been told; see `address_note`."""
+
+
+def address_note(tenant: str | None) -> str:
+    """Return the key of that note, for the open calls of one tenant, or of all."""
+    return f"{ADDRESS_NOTE}:{tenant}" if tenant else ADDRESS_NOTE
 
 
 class Remote(msgspec.Struct, frozen=True):

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -11,106 +11,45 @@ from msgspec.structs import replace
 
 from hibernaut.clock import Clock
 from hibernaut.engine.compacting import Asking, Compactor, fit_sizes, pressure_on
+from hibernaut.engine.counting import count_round, due_since
 from hibernaut.engine.dispatcher import Dispatcher
 from hibernaut.engine.images import fit_images
 from hibernaut.engine.launches import Launch, Launches
 from hibernaut.engine.live import LiveFeed, LiveTurn
+from hibernaut.engine.streams import STALLED_AFTER, InlineWait, LiveStream, let_go
 from hibernaut.engine.transcripts import HotTranscript, Transcripts
 from hibernaut.engine.work import Work, work_for
-from hibernaut.errors import ConfigurationError, ModelError
+from hibernaut.errors import ConfigurationError, InvariantBroken, ModelError
 from hibernaut.kernel.commit import Disposition, Effect
 from hibernaut.kernel.compaction import Pressure, give_up
-from hibernaut.kernel.draft import Draft
+from hibernaut.kernel.draft import Draft, Found
 from hibernaut.kernel.fold import Failure, fold_failure, fold_interrupted, fold_turn, spawns
-from hibernaut.kernel.head import Head, decode_head
+from hibernaut.kernel.head import Head, LoadedHead, Status, decode_head
 from hibernaut.kernel.prepare import may_spawn, prepare
+from hibernaut.kernel.queue import about_queue
 from hibernaut.kernel.receipt import TurnCommit
 from hibernaut.kernel.seal import Asked, seal
 from hibernaut.kernel.turn import TurnBuffer
-from hibernaut.messages.inputs import Command, Delivered
+from hibernaut.kernel.violations import begun_without_leave, works_though_stopped
+from hibernaut.messages.inputs import Command, Delivered, Event
 from hibernaut.messages.stream import StreamPiece
+from hibernaut.metrics import Metrics
 from hibernaut.models.errors import ConnectionLost, ModelDefect, Refused
 from hibernaut.models.prices import cost_of
 from hibernaut.models.protocol import Model, ModelInfo, ModelRequest, ModelSource
 from hibernaut.stores.protocol import Claim, Store
+from hibernaut.tools.event_gate import EventGate
 from hibernaut.tools.running import is_asked_to_end
 from hibernaut.version import build
 
 if TYPE_CHECKING:
     from hibernaut.engine.toolsets import Toolsets
+    from hibernaut.engine.traces import Traces
 
 logger = logging.getLogger(__name__)
 
 MAX_TRIES = 5
 """Claims of a thread that may come to nothing in a row before it is parked."""
-
-INLINE_GRACE = 1_000
-"""Milliseconds that inline tools may take when somebody speaks meanwhile; then they are waited for like others."""
-
-STALLED_AFTER = 120_000
-"""Milliseconds without a piece of the answer after which a stream counts as broken."""
-
-
-Inputs = Sequence[tuple[str, Disposition]]
-"""The inputs that a round has taken, by message id, and what became of each."""
-
-
-class LiveStream:
-    """A completion that is under way, for those who may have to stop it."""
-
-    __slots__ = ("_answers", "_counted", "_moved", "_pieces", "_task", "reason")
-
-    def __init__(self, pieces: Sequence[StreamPiece], now: int, answers: Inputs) -> None:
-        self._task = asyncio.current_task()
-        self._answers = answers
-        self._pieces = pieces
-        self._counted = 0
-        self._moved = now
-        self.reason = ""
-
-    @property
-    def inputs(self) -> frozenset[str]:
-        """Message ids of the inputs that it answers: they do not interrupt it."""
-        return frozenset([name for name, _ in self._answers])
-
-    def look(self, now: int) -> None:
-        """Stop the stream if no piece has come for too long. To be called every now and then: a piece costs nothing."""
-        if len(self._pieces) != self._counted:
-            self._counted, self._moved = len(self._pieces), now
-        elif now - self._moved > STALLED_AFTER:
-            self.stop("stalled")
-
-    def stop(self, reason: str) -> None:
-        """End the stream: "interrupted" keeps its visible text, "stalled" is a failure."""
-        if not self.reason and self._task is not None:
-            self.reason = reason
-            self._task.cancel()
-
-    def was_stopped(self) -> bool:
-        """Take a cancellation of the stream's task back, if it was `stop` that made it and nobody else did too."""
-        return bool(self.reason) and self._task is not None and self._task.uncancel() == 0
-
-
-class InlineWait:
-    """Inline tools that a slice waits for, but not for long when somebody speaks to the thread meanwhile."""
-
-    __slots__ = ("_asked", "_scope", "_since", "inputs")
-
-    def __init__(self, scope: asyncio.Timeout, now: int, inputs: frozenset[str]) -> None:
-        self._scope = scope
-        self._since = now
-        self._asked = False
-        self.inputs = inputs
-
-    def look(self, now: int) -> None:
-        """Wait no longer if that was asked for and the tools have had their time. They go on beside the thread."""
-        if self._asked and now - self._since >= INLINE_GRACE:
-            self._asked = False
-            self._scope.reschedule(0)
-
-    def stop(self, _reason: str) -> None:
-        """Ask for an end of the wait."""
-        self._asked = True
 
 
 class _Round(msgspec.Struct):
@@ -143,8 +82,14 @@ class SliceRunner:
         clock: Clock,
         note_due: Callable[[int], None],
         toolsets: "Toolsets | None" = None,
+        metrics: Metrics | None = None,
+        traces: "Traces | None" = None,
     ) -> None:
         self._store = store
+        self._metrics = metrics or Metrics()
+        self._traces = traces
+        self._since: dict[str, int] = {}
+        """Since when what a slice answers was due, by thread, until the model has said something."""
         self._toolsets = toolsets
         self._launches = launches
         self._models = models
@@ -153,6 +98,7 @@ class SliceRunner:
         self._clock = clock
         self._note_due = note_due
         self._compactor = Compactor(store, feed, clock)
+        self._gate = EventGate(store)
         self.transcripts = Transcripts(store)
         self.streams: dict[str, LiveStream | InlineWait] = {}
         """Completions and inline tools under way, by thread."""
@@ -174,27 +120,42 @@ class SliceRunner:
             self._feed.end(claim.thread_id)
             raise
         finally:
+            self._since.pop(claim.thread_id, None)
             if self._unborn:
                 self._unborn.pop(claim.thread_id, None)
 
     async def _slice(self, claim: Claim, streaming: Callable[[str], None] | None) -> None:
         loaded = decode_head(claim.head)
+        if self._traces is None:
+            await self._rounds(claim, loaded, streaming)
+        else:
+            with self._traces.slice(claim, loaded.head) as span:
+                await self._rounds(claim, loaded, streaming)
+                span.note("hibernaut.status", loaded.head.status)
+
+    async def _rounds(self, claim: Claim, loaded: LoadedHead, streaming: Callable[[str], None] | None) -> None:
         head = loaded.head
         launch = await self._launches.get(head)
         inputs: Sequence[Delivered] = claim.messages
+        metrics = self._metrics
+        due = due_since(head.status, inputs)
+        if due:
+            self._since[head.thread_id] = due
         rounds = launch.config.options.max_rounds
         for number in range(1, rounds + 1):
-            started = self._clock.now()
-            draft = _give_up(head, inputs, claim.tries, launch, started) if claim.tries > MAX_TRIES else None
+            started, was = self._clock.now(), head.status
+            found = await self._look_up(head, inputs) if claim.tries <= MAX_TRIES + 1 else Found()
+            draft = _give_up(head, inputs, claim.tries, launch, started, found) if claim.tries > MAX_TRIES else None
             family = await self._family(head) if any(map(_may_spawn, inputs)) else 0
-            wanted = await self._launches.authorities(head, inputs) if any(map(_authorizes, inputs)) else None
-            draft = draft or prepare(head, inputs, launch.config.options, started, family, launch.authority, wanted)
+            draft = draft or prepare(head, inputs, launch.config.options, started, family, launch.authority, found)
             self._expect(draft)
             one = _Round()
             if draft.wants_completion or (draft.compacting and head.status == "open"):
                 await self._ask(one, draft, launch, claim.token << 8 | number, streaming)
             if head.status == "closed":
                 await self._dispose_of_the_rest(draft)
+            if was != "open" or draft.effects or head.status == "stopped":
+                self._check(was, inputs, draft, one.asked.turn)
             commit = seal(draft, one.asked, started=started, now=draft.now, build=build(), extra=loaded.extra)
             owed: Sequence[Effect] = commit.effects
             inline = [effect for effect in owed if _is_inline(draft, effect)] if owed and number < rounds else ()
@@ -203,10 +164,15 @@ class SliceRunner:
             if self._unborn:
                 self._unborn.pop(head.thread_id, None)
             self._follow(one, draft, len(commit.page))
+            count_round(metrics, was, draft, one.asked, claim.tries > MAX_TRIES)
+            if due:
+                metrics.resumed.observe(self._clock.now() - due)
+                due = 0
             if owed:
                 owed = [effect for effect in owed if effect not in inline]
                 self._dispatcher.perform(self._work(owed, draft, launch))
             if not again:
+                metrics.slices += 1
                 return
             if inline:
                 await self._perform_inline(self._work(inline, draft, launch), draft, streaming)
@@ -214,6 +180,33 @@ class SliceRunner:
             inputs = await self._store.take(claim, self._clock.now())
             if draft.reauthorized:
                 launch = await self._launches.get(head)
+
+    async def _look_up(self, head: Head, inputs: Sequence[Delivered]) -> Found:
+        """Look up what a round needs to know of its inputs."""
+        authorities = await self._launches.authorities(head, inputs) if any(map(_authorizes, inputs)) else {}
+        misfits = await self._gate.misfits(head.calls, inputs) if any(map(_is_event, inputs)) else {}
+        queued = await self._queued(head.thread_id, inputs) if any(map(_about_queue, inputs)) else {}
+        return Found(authorities, misfits, queued)
+
+    async def _queued(self, thread_id: str, inputs: Sequence[Delivered]) -> dict[str, Delivered]:
+        """Return what operators want to change of the messages that wait and were not handed over."""
+        wanted = set(map(_about_queue, inputs)) - {one.message_id for one in inputs}
+        waiting = await self._store.read_inbox(thread_id) if wanted else ()
+        return {one.message_id: one for one in waiting if one.message_id in wanted}
+
+    def _check(self, was: Status, inputs: Sequence[Delivered], draft: Draft, turn: TurnCommit) -> None:
+        """Refuse to commit what breaks the contract, whatever the rules say.
+
+        Raises:
+            InvariantBroken: it does.
+        """
+        head = draft.head
+        if works_though_stopped(was, inputs, draft, turn):
+            self._metrics.stop_violations += 1
+            raise InvariantBroken(f"thread {head.thread_id} is {was}, and its slice would have worked all the same")
+        if draft.effects and (calls := begun_without_leave(draft)):
+            self._metrics.approval_misbindings += len(calls)
+            raise InvariantBroken(f"thread {head.thread_id} would have begun {', '.join(calls)} without leave")
 
     async def _dispose_of_the_rest(self, draft: Draft) -> None:
         """Give what still waits in the inbox of a thread that ends its disposition; nobody will come for it."""
@@ -404,18 +397,31 @@ class SliceRunner:
         streaming: Callable[[str], None] | None,
     ) -> str:
         """Read the stream into `live.pieces`; return why it was stopped, "" if it was not."""
-        thread_id, feed, received = live.thread_id, self._feed, live.pieces
+        if self._traces is None:
+            return await self._read_stream(model, request, live, draft, streaming)
+        with self._traces.completion(request, model.info) as span:
+            reason = await self._read_stream(model, request, live, draft, streaming)
+            span.finish(live.pieces, reason)
+            return reason
+
+    async def _read_stream(
+        self,
+        model: Model,
+        request: ModelRequest,
+        live: LiveTurn,
+        draft: Draft,
+        streaming: Callable[[str], None] | None,
+    ) -> str:
+        thread_id, received = live.thread_id, live.pieces
         stream = self.streams[thread_id] = LiveStream(received, draft.now, draft.dispositions)
-        whole, pieces = False, None
+        whole = False
+        pieces: AsyncGenerator[StreamPiece, None] | None = None
         try:
             pieces = model.stream(request)
             if streaming is not None:
                 streaming(thread_id)
-            async for piece in pieces:
-                received.append(piece)
-                if feed.observers:
-                    feed.moved(thread_id)
-            whole = True
+            await self._receive(pieces, stream, thread_id, received)
+            whole = not stream.reason
         except asyncio.CancelledError as error:
             if not stream.was_stopped():
                 if is_asked_to_end():
@@ -431,14 +437,32 @@ class SliceRunner:
             raise ModelDefect(f"{type(error).__name__}: {error}") from error
         finally:
             del self.streams[thread_id]
-            if not whole and pieces is not None and hasattr(pieces, "aclose"):
-                await pieces.aclose()
-        if whole and stream.reason:
-            stream.was_stopped()  # the provider swallowed the cancellation and went on
+            if not whole:
+                await let_go(pieces)
+        stream.was_stopped()
         return stream.reason
 
+    async def _receive(
+        self,
+        pieces: AsyncGenerator[StreamPiece, None],
+        stream: LiveStream,
+        thread_id: str,
+        received: list[StreamPiece],
+    ) -> None:
+        feed = self._feed
+        async for piece in pieces:
+            if not received and (since := self._since.pop(thread_id, 0)):
+                self._metrics.first_piece.observe(self._clock.now() - since)
+            received.append(piece)
+            if feed.observers:
+                feed.moved(thread_id)
+            if stream.reason:  # the provider swallowed the cancellation and goes on
+                break
 
-def _give_up(head: Head, inputs: Sequence[Delivered], tries: int, launch: Launch, now: int) -> Draft | None:
+
+def _give_up(
+    head: Head, inputs: Sequence[Delivered], tries: int, launch: Launch, now: int, found: Found
+) -> Draft | None:
     """Park a thread whose slices came to nothing, first with its inputs taken in, then (if that fails too) without."""
     if head.status != "open":
         return None
@@ -446,7 +470,7 @@ def _give_up(head: Head, inputs: Sequence[Delivered], tries: int, launch: Launch
         draft = Draft(head, launch.config.options, now)
         draft.dispose_all(inputs, Disposition.REFUSED)
     else:
-        draft = prepare(head, inputs, launch.config.options, now, authority=launch.authority)
+        draft = prepare(head, inputs, launch.config.options, now, authority=launch.authority, found=found)
     draft.park(f"{tries - 1} slices in a row came to nothing; the engine's log says why")
     return draft
 
@@ -455,9 +479,17 @@ def _root_of(head: Head) -> str:
     return head.link.root if head.link else head.thread_id
 
 
+def _is_event(delivered: Delivered) -> bool:
+    return delivered.message is not None and isinstance(delivered.message.content, Event)
+
+
 def _authorizes(delivered: Delivered) -> bool:
     content = delivered.message.content if delivered.message else None
     return isinstance(content, Command) and content.action == "authorize"
+
+
+def _about_queue(arrived: Delivered) -> str:
+    return about_queue(arrived.message.content) if arrived.message else ""
 
 
 def _may_spawn(arrived: Delivered) -> bool:

@@ -6,18 +6,25 @@ are worked on inside the step, and what stays open (deferred calls, timers) is o
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from hibernaut.clock import Clock
 from hibernaut.engine.core import Engine
+from hibernaut.engine.interruptions import LOOK_EVERY, Interruptions
 from hibernaut.engine.live import LiveFeed
 from hibernaut.engine.servers import Remote
 from hibernaut.errors import StoreError
+from hibernaut.kernel.commit import Blob
 from hibernaut.messages.inputs import InputMessage
+from hibernaut.metrics import Metrics
 from hibernaut.models.protocol import ModelSource
 from hibernaut.stores.protocol import Outcome, Owner, Store
 from hibernaut.tools.tool import AnyTool
+
+if TYPE_CHECKING:
+    from hibernaut.engine.traces import Traces
 
 MAX_SLICES_AT_ONCE = 64
 """Slices of one step that run at the same time."""
@@ -35,7 +42,10 @@ class StepResult(msgspec.Struct, frozen=True):
 
 
 class StepEngine:
-    """Runs steps. It holds nothing between them, so any process can run the next one."""
+    """Runs steps. It holds nothing between them, so any process can run the next one.
+
+    With `tenant`, it runs the threads of that tenant and leaves all others alone.
+    """
 
     def __init__(
         self,
@@ -45,6 +55,9 @@ class StepEngine:
         feed: LiveFeed,
         clock: Clock,
         remote: Remote | None = None,
+        tenant: str | None = None,
+        metrics: Metrics | None = None,
+        traces: "Traces | None" = None,
     ) -> None:
         self._store = store
         self._tools = tools
@@ -52,10 +65,22 @@ class StepEngine:
         self._feed = feed
         self._clock = clock
         self._remote = remote
+        self._tenant = tenant
+        self._metrics = metrics
+        self._traces = traces
 
-    async def step(self, owner: Owner, messages: Sequence[InputMessage], *, due: bool = True) -> StepResult:
-        """Store the messages, then run their threads until they rest.
+    async def step(
+        self,
+        owner: Owner,
+        messages: Sequence[InputMessage],
+        *,
+        due: bool = True,
+        blobs: Sequence[Blob] = (),
+        tenant: str | None = None,
+    ) -> StepResult:
+        """Store the messages and what they refer to, then run their threads until they rest.
 
+        With `tenant`, a message for a thread of another one is for an unknown thread.
         With `due`, threads whose time has come (timers, retries) and those that a dead engine left run too. If the step
         is cut off, what it did not commit is as if it had not begun: the messages are stored and wait.
 
@@ -63,7 +88,8 @@ class StepEngine:
             StoreError: the messages could not be stored, and none was; or they wait, and the store failed later. A step
                 with the same messages goes on in either case.
         """
-        outcomes = await self._store.put(messages, self._clock.now()) if messages else []
+        now = self._clock.now()
+        outcomes = await self._store.put(messages, now, blobs=blobs, tenant=tenant) if messages else []
         only = None if due else sorted({message.thread_id for message in messages})
         problem: StoreError | None = None
         async with asyncio.TaskGroup() as group:
@@ -77,24 +103,39 @@ class StepEngine:
                 group,
                 keeps=False,
                 remote=self._remote,
+                tenant=self._tenant,
+                metrics=self._metrics,
+                traces=self._traces,
             )
+            interruptions = Interruptions(self._store, engine.runner.streams, group)
+            looking = group.create_task(self._look_around(engine, interruptions))
             try:
-                await self._drive(engine, only)
+                await self._drive(engine, only, interruptions)
             except StoreError as error:
                 problem = error
                 await engine.dispatcher.join()
+            looking.cancel()
         await engine.leave()
         if problem is not None:
             raise problem
         next_due = await self._store.next_due(self._clock.now())
         return StepResult(tuple(outcomes), engine.runner.completions, next_due)
 
-    async def _drive(self, engine: Engine, only: Sequence[str] | None) -> None:
+    async def _look_around(self, engine: Engine, interruptions: Interruptions) -> None:
+        """Notice streams that stalled, and whether anybody has stopped a thread that streams, or spoken to it."""
+        while True:
+            await self._clock.sleep(LOOK_EVERY)
+            interruptions.poke(engine.runner.streams)
+            interruptions.look(self._clock.now())
+
+    async def _drive(self, engine: Engine, only: Sequence[str] | None, interruptions: Interruptions) -> None:
         await engine.upkeep()
         while True:
-            claims = await self._store.claim(engine.owner, self._clock.now(), MAX_SLICES_AT_ONCE, threads=only)
+            claims = await self._store.claim(
+                engine.owner, self._clock.now(), MAX_SLICES_AT_ONCE, threads=only, tenant=self._tenant
+            )
             if claims:
-                await asyncio.gather(*[engine.slice(claim) for claim in claims])
+                await asyncio.gather(*[engine.slice(claim, interruptions.streaming) for claim in claims])
             elif engine.dispatcher.running:
                 await engine.dispatcher.join()
             else:

@@ -56,7 +56,7 @@ class ServerTool(msgspec.Struct, frozen=True):
         """Refuse what does not fit the schema; a server never sees it."""
         if problems := self.tool.problems(values):
             return Refusal(f"Not run. The arguments do not fit: {'; '.join(problems)}")
-        return Run("background", server=self.server)
+        return Run("background", server=self.server, event_schema=self.tool.event_schema)
 
     def display(self, values: dict[str, Any]) -> str:
         """Return what the server's script makes of the call."""

@@ -97,7 +97,7 @@ class Transcripts:
             hot = None
         if hot is None:
             hot = self._hot[thread_id] = HotTranscript(since)
-            if head.link is not None or head.summary is not None:
+            if head.base is not None or head.summary is not None:
                 await self._begin(hot, head)
         if hot.version < version:
             hot.sizes.mark(head.measured_items)

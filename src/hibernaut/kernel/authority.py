@@ -2,17 +2,18 @@
 
 An authority is a value. Whoever launches a thread gives it one, an operator may change it, a child has its parent's or
 less. It is asked about every call when the model makes it and again when the call is begun, since it may have changed
-in between.
+in between; and about every event, when it is delivered and when it is taken in.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, Literal
 
 import msgspec
 
 from hibernaut.codec import decoder_of, pack, sha256, unpack
 from hibernaut.errors import ConfigurationError
+from hibernaut.kernel.event_policy import EventPolicy, check_policy
 
 Decision = Literal["allow", "ask", "deny"]
 
@@ -78,6 +79,14 @@ class Authority(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_
     """Calls that the thread may begin in all; 0: no bound."""
     tokens: int = 0
     """Tokens, of prompts and answers, that it may use in all; 0: no bound."""
+    seconds: int = 0
+    """Seconds that it may work in all, its completions and inline tools included and its waits not; 0: no bound."""
+    max_depth: int | None = None
+    """Threads between a child and its root, the root included; None: what the thread's options say."""
+    max_children: int | None = None
+    """Children made by `spawn_thread` that may live at once; None: what the thread's options say."""
+    events: EventPolicy = EventPolicy()
+    """Which events it takes."""
     children: "Authority | None" = None
     """What binds its children besides all this; None: nothing more."""
     within: "tuple[Authority, ...]" = ()
@@ -148,9 +157,13 @@ def check_authority(authority: Authority) -> Authority:
                 )
         for test in rule.arguments:
             _check_condition(number, test)
-    for bound in ("calls", "tokens"):
+    for bound in ("calls", "tokens", "seconds"):
         if getattr(authority, bound) < 0:
             raise ConfigurationError(f"{bound} is {getattr(authority, bound)}; it must be at least 0 (0: no bound)")
+    for bound in ("max_depth", "max_children"):
+        if (getattr(authority, bound) or 0) < 0:
+            raise ConfigurationError(f"{bound} is {getattr(authority, bound)}; it must be at least 0 (0: none at all)")
+    check_policy(authority.events)
     for other in (*authority.within, *((authority.children,) if authority.children else ())):
         check_authority(other)
     return authority
@@ -169,19 +182,21 @@ def _check_condition(number: int, test: Condition) -> None:
 class Judge:
     """An authority, made ready for use."""
 
-    __slots__ = ("_bound", "_rules", "authority", "digest")
+    __slots__ = ("_bound", "_rules", "authority", "digest", "everything", "is_open")
 
     def __init__(self, authority: Authority) -> None:
         self.authority = authority
         self.digest = digest_of(authority)
         self._rules = [_Ready(rule) for rule in authority.rules]
         self._bound = [Judge(other) for other in authority.within]
-
-    @property
-    def is_open(self) -> bool:
+        self.everything: tuple[Authority, ...] = (
+            authority,
+            *[one for other in self._bound for one in other.everything],
+        )
+        """It, and all that binds it."""
+        own = not self._rules and authority.default == "allow"
+        self.is_open: bool = own and all(other.is_open for other in self._bound)
         """Whether it allows every call, so that none has to be looked at."""
-        own = not self._rules and self.authority.default == "allow"
-        return own and all(other.is_open for other in self._bound)
 
     def shows(self, tool: str) -> bool:
         """Tell whether the model may know of a tool."""
@@ -203,15 +218,53 @@ class Judge:
     @property
     def calls(self) -> int:
         """How many calls may be begun in all; 0: no bound."""
-        return _least([self.authority.calls, *[other.calls for other in self._bound]])
+        return least(one.calls for one in self.everything)
 
     @property
     def tokens(self) -> int:
         """How many tokens may be used in all; 0: no bound."""
-        return _least([self.authority.tokens, *[other.tokens for other in self._bound]])
+        return least(one.tokens for one in self.everything)
+
+    @property
+    def seconds(self) -> int:
+        """How many seconds it may work in all; 0: no bound."""
+        return least(one.seconds for one in self.everything)
+
+    @property
+    def max_depth(self) -> int | None:
+        """Threads between a child and its root; None: no bound."""
+        return min((one.max_depth for one in self.everything if one.max_depth is not None), default=None)
+
+    @property
+    def max_children(self) -> int | None:
+        """Children that may live at once; None: no bound."""
+        return min((one.max_children for one in self.everything if one.max_children is not None), default=None)
+
+    # Events
+
+    def takes_events_of(self, tool: str, server: str) -> bool:
+        """Tell whether events of a tool are taken; `server` is where it works, "" for one of the program's own."""
+        policies = [one.events for one in self.everything]
+        return all(_any(one.tools, tool) and (not server or _any(one.servers, server)) for one in policies)
+
+    @property
+    def event_bytes(self) -> int:
+        """Bytes of one event; 0: no bound."""
+        return least(one.events.max_bytes for one in self.everything)
+
+    @property
+    def events_per_minute(self) -> int:
+        """Events of one subscription that are taken in within a minute; 0: no bound."""
+        return least(one.events.per_minute for one in self.everything)
+
+    @property
+    def lifetime(self) -> int:
+        """Milliseconds after which a subscription ends; 0: never."""
+        return 1_000 * least(one.events.lifetime for one in self.everything)
 
 
-def _least(bounds: Sequence[int]) -> int:
+def least(bounds: Iterable[int]) -> int:
+    """Return the least of bounds, of which 0 is none."""
     return min((bound for bound in bounds if bound), default=0)
 
 

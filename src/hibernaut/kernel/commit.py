@@ -30,6 +30,8 @@ class Disposition(IntEnum):
     """It is about nothing this thread has, or cannot be read."""
     CLOSED = 8
     """The thread is closed."""
+    DROPPED = 9
+    """An operator took it back before the thread had read it."""
 
 
 EffectKind = Literal["invoke", "cancel", "answer", "close"]
@@ -95,6 +97,8 @@ class NewThread(msgspec.Struct, frozen=True):
     """The thread that spawns it; "" for a root."""
     root: str = ""
     """The thread at the top of its tree; "" for a root."""
+    fork_of: str = ""
+    """The thread with which a root shares the beginning of its history; "" if with none."""
 
 
 class Blob(msgspec.Struct, frozen=True):
@@ -121,6 +125,8 @@ class SliceCommit(msgspec.Struct, frozen=True):
     """Messages that stay in the inbox, with the moment at which they wake the thread themselves."""
     dropped: tuple[str, ...] = ()
     """Timers (message ids) that no longer matter."""
+    rewritten: tuple[InputMessage, ...] = ()
+    """Messages that stay in the inbox, where they stand, and say something else from now on."""
     spawned: tuple[NewThread, ...] = ()
     outgoing: tuple[Outgoing, ...] = ()
     effects: tuple[Effect, ...] = ()

@@ -13,7 +13,8 @@ import msgspec
 
 from hibernaut.kernel.draft import Draft
 from hibernaut.kernel.head import Call, Head, Link, Summary, living
-from hibernaut.kernel.limits import ThreadOptions
+from hibernaut.kernel.limits import LARGEST_CONTENT, ThreadOptions
+from hibernaut.kernel.outside import fenced_text
 from hibernaut.kernel.sizes import BYTES_PER_TOKEN, item_tokens, items_tokens, text_tokens
 from hibernaut.kernel.turn import Turn, TurnCall, TurnText
 from hibernaut.messages.items import (
@@ -302,7 +303,7 @@ def _entry(item: Item, limit: int, tools: dict[str, str]) -> str:
             return f"{what}: {excerpt(plain_text(item.content), limit)}"
         case EventItem():
             what = f"{item.source.replace('_', ' ')} of {item.tool} ({item.call_id})"
-            return f"There came the {what}: {excerpt(plain_text(item.content), limit)}"
+            return f"There came the {what}: {fenced_text(item, limit)}"
         case _:
             return ""
 
@@ -378,7 +379,7 @@ def _call_fact(call: Call) -> str:
 
 def _request(item: Item) -> str:
     if isinstance(item, EventItem):
-        return f"event of {item.tool} ({item.call_id}): {excerpt(plain_text(item.content), REQUEST_BYTES)}"
+        return f"event of {item.tool} ({item.call_id}): {fenced_text(item, REQUEST_BYTES)}"
     return excerpt(plain_text(item.content), REQUEST_BYTES) if isinstance(item, UserItem) else ""
 
 
@@ -399,8 +400,12 @@ def task_of(head: Head, first: Sequence[Item]) -> str:
     if link is None:
         return ""
     said = [item for item in first if isinstance(item, UserItem | ResultItem | EventItem)]
-    texts = [plain_text(item.content) for item in said if _is_task(item, head.thread_id, link)]
+    texts = [_said(item) for item in said if _is_task(item, head.thread_id, link)]
     return "\n".join(texts[:2])
+
+
+def _said(item: UserItem | ResultItem | EventItem) -> str:
+    return fenced_text(item, LARGEST_CONTENT) if isinstance(item, EventItem) else plain_text(item.content)
 
 
 def _is_task(item: UserItem | ResultItem | EventItem, thread_id: str, link: Link) -> bool:

@@ -11,6 +11,7 @@ import msgspec
 from hibernaut.codec import sha256
 from hibernaut.ids import question_id
 from hibernaut.kernel.authority import Facts, Judgement
+from hibernaut.kernel.budgets import is_bounded, park_if_called_enough
 from hibernaut.kernel.commit import Effect
 from hibernaut.kernel.draft import Draft
 from hibernaut.kernel.head import Call, Pending
@@ -60,7 +61,7 @@ def _begin(draft: Draft, call: Call) -> bool:
         return False
     if judgement.decision == "ask":
         return _ask(draft, call, judgement)
-    if _is_spent(draft):
+    if park_if_called_enough(draft):
         return False
     call.state = "open"
     _work(draft, call)
@@ -132,7 +133,7 @@ def _ask(draft: Draft, call: Call, judgement: Judgement) -> bool:
 
 def _work(draft: Draft, call: Call) -> None:
     """Owe the work of a call to the outside."""
-    if draft.authority.calls or draft.authority.tokens:
+    if is_bounded(draft):
         draft.head.begun[call.tool] = draft.head.begun.get(call.tool, 0) + 1
     draft.effects.append(
         Effect(
@@ -148,19 +149,3 @@ def _work(draft: Draft, call: Call) -> None:
     )
     if call.deadline:
         call.timer = draft.timer("deadline", draft.now + call.deadline, call.id)
-
-
-def _is_spent(draft: Draft) -> bool:
-    """Park a thread that has begun as many calls as it may."""
-    bound, begun = draft.authority.calls, sum(draft.head.begun.values())
-    if not bound or begun < bound:
-        return False
-    spent = spent_on(draft.head.begun)
-    draft.park(f"its authority lets it begin {bound:,} calls, and it has ({spent}); resuming grants as many")
-    return True
-
-
-def spent_on(begun: dict[str, int]) -> str:
-    """Return what calls were spent on, most first."""
-    most = sorted(begun.items(), key=lambda entry: (-entry[1], entry[0]))
-    return ", ".join(f"{tool} {count:,}" for tool, count in most)

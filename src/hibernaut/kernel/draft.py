@@ -6,18 +6,19 @@ draft is real before it is sealed into a `SliceCommit` and a store has taken tha
 
 import hashlib
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 import msgspec
 
-from hibernaut.codec import to_json
+from hibernaut.codec import sha256, to_json
 from hibernaut.ids import call_id
 from hibernaut.kernel.authority import OPEN, Judge
 from hibernaut.kernel.commit import Blob, Chosen, Disposition, Effect, NewThread, Outgoing
-from hibernaut.kernel.head import Call, CallState, Head
+from hibernaut.kernel.head import Call, CallState, Head, metadata_of
 from hibernaut.kernel.limits import REMEMBERED_ARGUMENTS, REMEMBERED_CALLS, ThreadOptions
 from hibernaut.kernel.provenance import UNREADABLE, Entry, call_named_by, entry_of
 from hibernaut.messages.inputs import Delivered, InputContent, InputMessage, Report, Timer, TimerPurpose, ToolResult
-from hibernaut.messages.items import EventItem, Item, NoticeItem, ResultItem
+from hibernaut.messages.items import EventItem, Item, NoticeItem, OutsideItem, ResultItem
 from hibernaut.messages.parts import Content, plain_text
 from hibernaut.messages.text import excerpt
 
@@ -32,9 +33,54 @@ WAITS_FOR_LEAVE = (
 NEVER_BEGUN = "Not run: it was called off before a person had allowed it."
 
 
+class Outside(msgspec.Struct, frozen=True):
+    """What is known of where an event comes from: the number it has, and the highest one before it. 0: none."""
+
+    sequence: int = 0
+    before: int = 0
+
+
+def outside_item(name: str, call: Call, content: Content, outside: Outside, *, final: bool) -> OutsideItem:
+    """Return an event of a subscription as an item of that id."""
+    return OutsideItem(
+        name,
+        call.id,
+        call.tool,
+        call.arguments,
+        content,
+        final=final,
+        server=call.server,
+        sequence=outside.sequence,
+        before=outside.before,
+    )
+
+
 def word_of(call: Call) -> str:
     """Return the id of the message that says that a call was cancelled."""
     return f"cancelled:{call.id}"
+
+
+class Found(msgspec.Struct, frozen=True):
+    """What was looked up for the inputs of a round, since the rules look up nothing."""
+
+    authorities: Mapping[bytes, Judge] = {}
+    """What inputs may change the thread's authority to, by digest ("": its launch's)."""
+    misfits: Mapping[str, str] = {}
+    """What is wrong with events that do not fit the schemas of their subscriptions, by message id."""
+    queued: Mapping[str, Delivered] = {}
+    """Messages that operators want dropped or edited and that are not among the inputs, by their ids."""
+
+
+NOTHING_FOUND: Final = Found()
+
+
+class Edits(msgspec.Struct):
+    """What operators have changed in messages that wait."""
+
+    messages: dict[str, InputMessage] = {}
+    """What they are now, by their ids."""
+    digests: list[tuple[str, bytes, bytes]] = []
+    """The id of each, and the digests of what it said before and of what it says now."""
 
 
 class Draft:
@@ -44,7 +90,6 @@ class Draft:
     """
 
     __slots__ = (
-        "authorities",
         "authority",
         "blobs",
         "blocked",
@@ -54,11 +99,14 @@ class Draft:
         "deferred",
         "dispositions",
         "dropped",
+        "edits",
         "effects",
         "events",
         "family",
+        "found",
         "head",
         "items",
+        "notes",
         "now",
         "open_before",
         "options",
@@ -67,10 +115,12 @@ class Draft:
         "provenance",
         "queueing",
         "reauthorized",
+        "resumed_by",
         "retrying",
         "settled",
         "spawned",
         "turn_end",
+        "warned",
     )
 
     def __init__(self, head: Head, options: ThreadOptions, now: int) -> None:
@@ -79,14 +129,22 @@ class Draft:
         self.now = now
         self.authority = OPEN
         """What the thread may do."""
-        self.authorities: Mapping[bytes, Judge] = {}
-        """What inputs may change that to."""
+        self.found = NOTHING_FOUND
+        """What was looked up for the inputs."""
         self.items: list[Item] = []
         self.dispositions: list[tuple[str, Disposition]] = []
         self.provenance: dict[str, Entry] = {}
         """Where inputs came from, by message id, as far as their ids do not say so."""
+        self.notes: dict[str, str] = {}
+        """What there is to say of events, by message id: why one is refused, or that others are missing before it."""
+        self.warned: set[str] = set()
+        """Subscriptions of which people are told that an event was refused."""
         self.deferred: list[tuple[str, int]] = []
         self.dropped: list[str] = []
+        self.edits = Edits()
+        """What operators have changed in messages that wait."""
+        self.resumed_by = ""
+        """The input that lets a stopped or parked thread go on."""
         self.effects: list[Effect] = []
         self.blobs: list[Blob] = []
         self.outgoing: list[Outgoing] = []
@@ -120,7 +178,8 @@ class Draft:
     def dispose(self, arrived: Delivered, disposition: Disposition, tool: str = "") -> None:
         """Give an input its final disposition. `tool` is that of the call that it names."""
         message = arrived.message
-        entry = entry_of(message, tool, self.head) if message is not None else UNREADABLE
+        note = self.notes.get(arrived.message_id, "")
+        entry = entry_of(message, tool, self.head, note) if message is not None else UNREADABLE
         if entry:
             self.provenance[arrived.message_id] = entry
         self.dispositions.append((arrived.message_id, disposition))
@@ -135,10 +194,10 @@ class Draft:
         """Tell people what happened to the thread."""
         self.items.append(NoticeItem(kind, text))
 
-    def timer(self, purpose: TimerPurpose, due: int, call: str = "") -> str:
-        """Set a timer and return its message id. Timers are messages with a due time."""
+    def timer(self, purpose: TimerPurpose, due: int, call: str = "", *, name: str = "") -> str:
+        """Set a timer and return its message id, the `name`. Timers are messages with a due time."""
         head = self.head
-        message_id = f"{purpose}:{call or head.version + 1}"
+        message_id = name or f"{purpose}:{call or head.version + 1}"
         content = Timer(purpose, due, call)
         self.outgoing.append(Outgoing(InputMessage(message_id, head.thread_id, content, "engine"), due))
         return message_id
@@ -150,6 +209,14 @@ class Draft:
             self.dropped.append(timer)
         self.outgoing = kept
 
+    def take_metadata(self, metadata: str) -> None:
+        """Give the thread other metadata: for what is asked for from now on, not for the calls that there are."""
+        if metadata == self.head.metadata:
+            return
+        for call in self.head.calls.values():
+            call.metadata = metadata_of(self.head, call)
+        self.head.metadata = metadata
+
     def send(self, message_id: str, content: InputContent, thread_id: str = "") -> None:
         """Put a message into the inbox of a thread; this one's by default."""
         to = thread_id or self.head.thread_id
@@ -160,6 +227,13 @@ class Draft:
         if self.head.link is not None:
             self.head.reported = True
             self.send(message_id, Report(self.head.thread_id, content), self.head.link.parent)
+
+    def keep(self, data: bytes) -> bytes:
+        """Store bytes beside the thread, and return the digest that they are found by."""
+        blob = Blob(sha256(data), data)
+        if blob not in self.blobs:
+            self.blobs.append(blob)
+        return blob.digest
 
     # What the model owes
 
@@ -240,6 +314,7 @@ class Draft:
     def remember(self, call: Call, state: CallState) -> None:
         """Keep a call that is over for us, for a late result."""
         call.state = state
+        call.event_schema, call.since = b"", 0
         call.arguments = excerpt(call.arguments, REMEMBERED_ARGUMENTS)
         self.drop_timer(call)
         over = [name for name, other in self.head.calls.items() if other.state in ("cancelled", "expired")]
@@ -276,6 +351,7 @@ class Draft:
         is_error: bool = False,
         display: str = "",
         thread_id: str = "",
+        outside: Outside | None = None,
     ) -> None:
         """Put an event about a call into the history."""
         head = self.head
@@ -283,6 +359,8 @@ class Draft:
         self.events += 1
         self.items.append(
             EventItem(name, call.id, call.tool, call.arguments, content, source, final, is_error, display, thread_id)
+            if outside is None
+            else outside_item(name, call, content, outside, final=final)
         )
         head.owes = True
 

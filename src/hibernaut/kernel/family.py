@@ -9,13 +9,13 @@ from collections.abc import Sequence
 import msgspec
 from msgspec.structs import replace
 
-from hibernaut.codec import pack, sha256
+from hibernaut.codec import pack
 from hibernaut.ids import child_of
 from hibernaut.kernel.authority import narrowed
-from hibernaut.kernel.commit import Blob, NewThread
-from hibernaut.kernel.draft import Draft
+from hibernaut.kernel.commit import NewThread
+from hibernaut.kernel.draft import Draft, Outside, outside_item
 from hibernaut.kernel.ending import close
-from hibernaut.kernel.head import Call, Child, Head, Link, encode_head, living
+from hibernaut.kernel.head import Call, Child, Head, Link, encode_head, living, metadata_of
 from hibernaut.kernel.limits import REMEMBERED_ARGUMENTS
 from hibernaut.kernel.receipt import next_history
 from hibernaut.messages.inputs import Command, Event, ParentMessage, Report, Seed
@@ -159,7 +159,7 @@ def _spawn(draft: Draft, call: Call, matter: Spawn) -> str:
             summary=head.summary,
             below_event=brief,
         )
-    _make(draft, child, salt, link, items)
+    _make(draft, child, salt, link, items, head.metadata)
     head.children[child] = made_by
     return f"Thread {child} works on that now, by itself, and will report. Leave its task to it."
 
@@ -172,10 +172,15 @@ def can_route(draft: Draft, call: Call) -> bool:
 
 def can_go_deeper(draft: Draft) -> bool:
     """Tell whether this thread may have children at all."""
-    return len(stack_of(draft.head)) <= draft.options.max_depth
+    return len(stack_of(draft.head)) <= _deepest(draft)
 
 
-def route(draft: Draft, call: Call, event: Event, name: str) -> None:
+def _deepest(draft: Draft) -> int:
+    allowed = draft.authority.max_depth
+    return draft.options.max_depth if allowed is None else min(draft.options.max_depth, allowed)
+
+
+def route(draft: Draft, call: Call, event: Event, name: str, outside: Outside | None = None) -> None:
     """Give an event a temporary thread of its own. `name` is the id of the event's message.
 
     It inherits what is stored so far; calls that are open there are answered as the parent's. The thread itself is not
@@ -190,15 +195,18 @@ def route(draft: Draft, call: Call, event: Event, name: str) -> None:
     items.append(
         UserItem(FOR_EVENT.format(child=child, stack=_shown((*stack, child)), parent=head.thread_id), origin="runtime")
     )
+    shown, content = f"call_{child}", event.content
     items.append(
-        EventItem(f"call_{child}", call.id, call.tool, call.arguments, event.content, "event", final=event.final)
+        EventItem(shown, call.id, call.tool, call.arguments, content, "event", final=event.final)
+        if outside is None
+        else outside_item(shown, call, content, outside, final=event.final)
     )
     link = Link(stack, call.id, call.tool, arguments, event=True, version=head.version, summary=head.summary)
-    _make(draft, child, salt, link, items)
+    _make(draft, child, salt, link, items, metadata_of(head, call))
     head.children[child] = Child(call.id, call.tool, arguments, event=True)
 
 
-def _make(draft: Draft, child: str, salt: bytes, link: Link, items: Sequence[Item]) -> None:
+def _make(draft: Draft, child: str, salt: bytes, link: Link, items: Sequence[Item], metadata: str) -> None:
     head = draft.head
     start = b"" if link.fresh else next_history(head.history, encode_page(draft.items[: link.items]))
     made = Head(
@@ -206,11 +214,12 @@ def _make(draft: Draft, child: str, salt: bytes, link: Link, items: Sequence[Ite
         salt,
         head.config,
         link=link,
-        metadata=head.metadata,
+        metadata=metadata,
         model=head.model,
         history=start,
         toolsets=head.toolsets,
         authority=_authority_of_child(draft),
+        trace=head.trace,
     )
     draft.spawned.append(
         NewThread(child, "", encode_head(made), head.config, b"", draft.now, parent=head.thread_id, root=link.root)
@@ -225,17 +234,13 @@ def _authority_of_child(draft: Draft) -> bytes:
     own = draft.authority.authority
     if own.children is None:
         return draft.head.authority
-    body = pack(narrowed(own, own.children))
-    blob = Blob(sha256(body), body)
-    if blob not in draft.blobs:
-        draft.blobs.append(blob)
-    return blob.digest
+    return draft.keep(pack(narrowed(own, own.children)))
 
 
 def _bound(draft: Draft) -> str:
     options = draft.options
     if not can_go_deeper(draft):
-        return f"threads may be nested {options.max_depth} deep (max_depth), and this one is as deep as that."
+        return f"threads may be nested {_deepest(draft)} deep (max_depth), and this one is as deep as that."
     if draft.family >= options.max_descendants:
         return (
             f"{options.max_descendants} threads may live below this conversation's first one (max_descendants), and "
@@ -245,11 +250,14 @@ def _bound(draft: Draft) -> str:
 
 
 def _children_bound(draft: Draft) -> str:
+    allowed, most = draft.authority.max_children, draft.options.max_children
+    if allowed is not None:
+        most = min(most, allowed)
     children = sum(not child.event for child in living(draft.head).values())
-    if children < draft.options.max_children:
+    if children < most:
         return ""
     return (
-        f"{children} children of this thread live, and {draft.options.max_children} may (max_children). "
+        f"{children} children of this thread live, and {most} may (max_children). "
         "Wait for one to end, close one, or do it here."
     )
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
+from hibernaut.kernel.outside import order_of
 from hibernaut.kernel.receipt import Receipt, TurnCommit
 from hibernaut.messages.events import (
     AgentEvent,
@@ -31,6 +32,7 @@ from hibernaut.messages.items import (
     EventItem,
     Item,
     NoticeItem,
+    OutsideItem,
     QuestionEndItem,
     QuestionItem,
     ReasoningItem,
@@ -97,6 +99,7 @@ def event_of(thread_id: str, item: Item) -> AgentEvent | None:
                 is_error=item.is_error,
                 display=item.display,
                 origin=item.thread_id,
+                note=order_of(item.sequence, item.before) if isinstance(item, OutsideItem) else "",
             )
         case SummaryItem():
             return Summarized(

@@ -57,6 +57,8 @@ class Run(msgspec.Struct, frozen=True):
     passive: bool = False
     server: str = ""
     """The tool server that performs it; "" when an engine's process does."""
+    event_schema: str = ""
+    """The JSON Schema of the events that it may bring, as JSON text; "" for any."""
 
 
 Verdict = Refusal | Settled | Rest | Run | FamilyMatter
@@ -273,6 +275,8 @@ def _store_call(
         call.annotations = judged.annotations
         if verdict.server:
             call.server, call.provider_id = verdict.server, part.provider_id
+        if verdict.event_schema:
+            call.event_schema = draft.keep(verdict.event_schema.encode())
     return call, None
 
 

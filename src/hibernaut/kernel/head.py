@@ -5,7 +5,7 @@ arguments, timers, usage, the digests. It is a msgpack map; what a newer version
 written back as it was.
 """
 
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import msgspec
 
@@ -69,6 +69,12 @@ class Call(msgspec.Struct, omit_defaults=True):
     """What its tool says of itself."""
     approval: str = ""
     """The question by which a person is to allow it; until then it is not begun."""
+    event_schema: bytes = b""
+    """SHA-256 of the JSON Schema of its events, a blob; b"" for any."""
+    since: int = 0
+    """When it was confirmed as a subscription, milliseconds since 1970."""
+    metadata: str | None = None
+    """The thread's metadata when it was made, where they have changed since; see `metadata_of`."""
 
 
 class Summary(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -114,9 +120,27 @@ class Link(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.stack[-1]
 
     @property
+    def origin(self) -> str:
+        """The thread whose history it inherits: its parent."""
+        return self.stack[-1]
+
+    @property
     def root(self) -> str:
         """The thread at the top of the tree."""
         return self.stack[0]
+
+
+class Fork(msgspec.Struct, frozen=True, omit_defaults=True):
+    """With which thread a root shares the beginning of its history, and how much of that."""
+
+    origin: str
+    version: int = 0
+    """It shares the pages up to this head version,"""
+    items: int = 0
+    """and so many items of the page after that."""
+    summary: Summary | None = None
+    """What stands for the beginning of that."""
+    fresh: ClassVar[bool] = False
 
 
 class Child(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -223,12 +247,36 @@ class Head(msgspec.Struct, omit_defaults=True):
     """SHA-256 of its authority, a blob, where that is not the one of the launch configuration."""
     begun: dict[str, int] = {}
     """Calls begun so far, by tool, where the authority bounds what is spent."""
+    worked: int = 0
+    """Milliseconds that its rounds have taken so far, where the authority bounds that."""
     toolsets: dict[str, bytes] = {}
     """What each tool server has for this tree: SHA-256 of its manifest, a blob, by the server's name."""
+    fork: Fork | None = None
+    """With whose history that of a root begins."""
+    size: int = 0
+    """Bytes of its own history, as far as this was counted."""
+    trace: bytes = b""
+    """Where the last slice that was traced stands in the traces of whoever ran it: trace id, span id, flags. In a child
+    that has had no slice yet, it is the slice that made it."""
     cost: int = 0
     """Millionths of a US dollar that its completions have cost whose prices are known,"""
     priced: int = 0
     """and how many of the tokens used are theirs."""
+
+    @property
+    def used(self) -> int:
+        """Tokens used so far, prompts and answers together."""
+        return self.usage.input + self.usage.output
+
+    @property
+    def base(self) -> Link | Fork | None:
+        """What its history begins with that is another thread's."""
+        return self.link or self.fork
+
+
+def metadata_of(head: Head, call: Call | None) -> str:
+    """Return the metadata that a call works with: those of when it was made, whoever has spoken since."""
+    return head.metadata if call is None or call.metadata is None else call.metadata
 
 
 def living(head: Head) -> dict[str, Child]:
@@ -237,14 +285,25 @@ def living(head: Head) -> dict[str, Child]:
 
 
 class Standing(msgspec.Struct, frozen=True):
-    """What a door has to know of a call in the registry: its tool, and how far it is."""
+    """What a door has to know of a call in the registry: its tool, how far it is, and which events it takes."""
 
     tool: str
     state: str = "queued"
+    server: str = ""
+    event_schema: bytes = b""
+    since: int = 0
 
 
-class _Registry(msgspec.Struct):
+class Registry(msgspec.Struct, frozen=True):
+    """What a door has to know of a thread: its calls by their ids, and where it stands what it may do."""
+
+    config: bytes
     calls: dict[str, Standing] = {}
+    authority: bytes = b""
+
+
+class _Size(msgspec.Struct):
+    size: int = 0
 
 
 class _Format(msgspec.Struct):
@@ -253,7 +312,8 @@ class _Format(msgspec.Struct):
 
 _decoder = decoder_of(Head)
 _format_decoder = decoder_of(_Format)
-_registry_decoder = decoder_of(_Registry)
+_registry_decoder = decoder_of(Registry)
+_size_decoder = decoder_of(_Size)
 _tree_decoder = msgspec.msgpack.Decoder()
 
 Extra = dict[str | int, "msgspec.Raw | Extra"]
@@ -285,13 +345,22 @@ def decode_head(data: bytes) -> LoadedHead:
     return LoadedHead(head, _unknown(_tree_decoder.decode(data), _tree(head)))
 
 
-def standings(data: bytes) -> dict[str, Standing]:
-    """Return the calls of a head by their ids, without reading the rest of it.
+def registry_of(data: bytes) -> Registry:
+    """Return what a door has to know of a head, without reading the rest of it.
 
     Raises:
         StoreCorrupt: it is no head.
     """
-    return unpack(data, _registry_decoder, "a thread's head").calls
+    return unpack(data, _registry_decoder, "a thread's head")
+
+
+def history_size(data: bytes) -> int:
+    """Return how many bytes a thread's own history has, without reading the rest of its head.
+
+    Raises:
+        StoreCorrupt: it is no head.
+    """
+    return unpack(data, _size_decoder, "a thread's head").size
 
 
 def encode_head(head: Head, extra: Extra | None = None) -> bytes:

@@ -4,7 +4,7 @@ A receipt has an entry for each of its inputs, in their order; entries at the en
 
 * 0: as the message id implies (`implied`).
 * Any other number: the sender is `SENDERS` at that place, the rest is as the message id implies.
-* Texts: sender ("" for the implied one), call, question, action, reason; empty ones at the end are left out.
+* Texts: sender ("" for the implied one), call, question, action, reason, message; empty ones at the end are left out.
 """
 
 from typing import Final
@@ -15,7 +15,10 @@ from hibernaut.kernel.head import Head
 from hibernaut.messages.inputs import (
     Answer,
     Command,
+    Drop,
+    Edit,
     Event,
+    Forked,
     InputMessage,
     Settlement,
     Timer,
@@ -42,7 +45,9 @@ class Provenance(msgspec.Struct, frozen=True):
     action: str = ""
     """What an operator decided with it."""
     reason: str = ""
-    """Why."""
+    """Why; of an event, why it was refused, or what is to be known of it."""
+    message: str = ""
+    """The message that was decided about."""
 
 
 def provenance_of(message: InputMessage) -> Provenance:
@@ -61,6 +66,12 @@ def provenance_of(message: InputMessage) -> Provenance:
             return Provenance(sender, content.call_id, action=content.action, reason=content.reason)
         case Settlement():
             return Provenance(sender, content.call_id, action="settle", reason=content.reason)
+        case Drop():
+            return Provenance(sender, action="drop", reason=content.reason, message=content.message_id)
+        case Edit():
+            return Provenance(sender, action="edit", reason=content.reason, message=content.message_id)
+        case Forked():
+            return Provenance(sender, action="fork", reason=content.reason)
         case _:
             return Provenance(sender)
 
@@ -96,15 +107,17 @@ def implied(message_id: str, tool: str, thread_id: str, parent: str) -> Provenan
             return Provenance("api", call)
 
 
-def entry_of(message: InputMessage, tool: str, head: Head) -> Entry:
-    """Return what a receipt keeps of where a message came from."""
+def entry_of(message: InputMessage, tool: str, head: Head, note: str = "") -> Entry:
+    """Return what a receipt keeps of where a message came from, and of what there is to say of an event."""
     told = provenance_of(message)
+    if note:
+        told = msgspec.structs.replace(told, reason=note)
     known = implied(message.message_id, tool, head.thread_id, head.link.parent if head.link else "")
     if told == known:
         return 0
     if told.sender in SENDERS and told == msgspec.structs.replace(known, sender=told.sender):
         return SENDERS.index(told.sender)
-    texts = ["" if told.sender == known.sender else told.sender, told.call, told.question, told.action, told.reason]
+    texts = ["" if told.sender == known.sender else told.sender, *msgspec.structs.astuple(told)[1:]]
     while len(texts) > 1 and not texts[-1]:
         texts.pop()
     return tuple(texts)
@@ -123,4 +136,4 @@ def read_entry(entry: Entry, message_id: str, tool: str, thread_id: str, parent:
     if entry == UNREADABLE:
         return None
     sender, *rest = entry
-    return Provenance(sender or known.sender, *rest[:4])
+    return Provenance(sender or known.sender, *rest[: len(Provenance.__struct_fields__) - 1])

@@ -5,7 +5,7 @@ prompt, and the outbox for what is still under way. Payloads are named by their 
 for. The schema of the form is in `resume_contract_v1.json`, beside this module.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, Literal
 
 import msgspec
@@ -55,6 +55,8 @@ class PublishedInput(msgspec.Struct, frozen=True):
     disposition: str
     provenance: PublishedProvenance | None
     """None for one that waits, and for one that cannot be read."""
+    note: str | msgspec.UnsetType = msgspec.UNSET
+    """What there is to say of an event: why it was refused, or that others before it have not come."""
 
 
 class ToolRequest(msgspec.Struct, frozen=True):
@@ -87,6 +89,11 @@ class OperatorDecision(msgspec.Struct, frozen=True):
     reason: str
     sender: str
     input: str
+    message: str | msgspec.UnsetType = msgspec.UNSET
+    """The message that waited, if it is about one."""
+    before: str | msgspec.UnsetType = msgspec.UNSET
+    after: str | msgspec.UnsetType = msgspec.UNSET
+    """Digests of what an edited message said before, and says now."""
 
 
 class PublishedUsage(msgspec.Struct, frozen=True):
@@ -220,7 +227,7 @@ class Publisher:
             tool_requests=self._requests(receipt),
             settled=_settled(receipt, entries),
             retry_count=receipt.failures,
-            operator_decision=_decisions(entries),
+            operator_decision=_decisions(receipt, entries),
             usage=_usage(receipt.usage),
             started=receipt.started,
             took=receipt.took,
@@ -266,11 +273,12 @@ def _entries(receipt: Receipt, tools: Mapping[str, str], thread_id: str, parent:
 
 
 def _input(name: str, disposition: Disposition, told: Provenance | None) -> PublishedInput:
-    provenance = None
+    provenance, note = None, ""
     if told is not None:
         answers = Answers(told.call, told.question) if told.call or told.question else None
         provenance = PublishedProvenance(told.sender, answers)
-    return PublishedInput(name, disposition.name.lower(), provenance)
+        note = "" if told.action else told.reason
+    return PublishedInput(name, disposition.name.lower(), provenance, note or msgspec.UNSET)
 
 
 def _settled(receipt: Receipt, entries: Iterable[_Taken]) -> list[SettledEffect]:
@@ -278,12 +286,19 @@ def _settled(receipt: Receipt, entries: Iterable[_Taken]) -> list[SettledEffect]
     return [SettledEffect(request, by.get(request)) for request in receipt.settled]
 
 
-def _decisions(entries: Iterable[_Taken]) -> list[OperatorDecision]:
+def _decisions(receipt: Receipt, entries: Iterable[_Taken]) -> list[OperatorDecision]:
+    edits = iter(receipt.edited)
     return [
-        OperatorDecision(told.action, told.call, told.reason, told.sender, name)
+        _decision(told, name, edits)
         for name, disposition, told in entries
         if told is not None and told.action and disposition is Disposition.ACCEPTED and _is_operator(told.sender)
     ]
+
+
+def _decision(told: Provenance, name: str, edits: Iterator[tuple[str, bytes, bytes]]) -> OperatorDecision:
+    _, before, after = next(edits, ("", b"", b"")) if told.action == "edit" else ("", b"", b"")
+    decision = OperatorDecision(told.action, told.call, told.reason, told.sender, name, told.message or msgspec.UNSET)
+    return msgspec.structs.replace(decision, before=named(before) or msgspec.UNSET, after=named(after) or msgspec.UNSET)
 
 
 def _usage(usage: Usage | None) -> PublishedUsage | None:

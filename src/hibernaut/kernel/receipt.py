@@ -71,6 +71,9 @@ class Receipt(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Digest of the authority, when it is not that of the receipt before."""
     provenance: tuple[int | tuple[str, ...], ...] = ()
     """Who handed in each of `inputs`, and what for, where its id does not say so: see `hibernaut.kernel.provenance`."""
+    edited: tuple[tuple[str, bytes, bytes], ...] = ()
+    """What operators changed of messages that waited: message id, digest of what it said before, of what it says now;
+    in the order of the inputs that decided so."""
 
     @property
     def dispatched(self) -> tuple[str, ...]:

@@ -1,5 +1,7 @@
 """From a draft to the commit: the page, the digests, the receipt."""
 
+from collections.abc import Collection
+
 import msgspec
 
 from hibernaut.codec import sha256
@@ -9,6 +11,7 @@ from hibernaut.kernel.head import Extra, encode_head
 from hibernaut.kernel.provenance import Entry
 from hibernaut.kernel.receipt import Receipt, TurnCommit, encode_receipt, next_history
 from hibernaut.messages.events import Usage
+from hibernaut.messages.inputs import InputMessage
 from hibernaut.messages.items import encode_page
 
 _NOT_FINAL = (Disposition.DEFERRED, Disposition.HELD)
@@ -37,8 +40,12 @@ def seal(
     """Close a draft. Its head gets the next version; the draft must not be used again, the head may."""
     head = draft.head
     page = encode_page(draft.items)
+    consumed = tuple([name for name, disposition in draft.dispositions if disposition not in _NOT_FINAL])
     head.version += 1
     head.items += len(draft.items)
+    if draft.authority.seconds:
+        head.worked += now - started
+    head.size += len(page)
     head.history = next_history(head.history, page)
     known_build, head.build = head.build, build
     tools = asked.tools if asked.tools != head.tools else b""
@@ -66,6 +73,7 @@ def seal(
             build=build if build != known_build else "",
             authority=head.authority if draft.reauthorized or head.version == 1 else b"",
             provenance=_provenance(draft) if draft.provenance else (),
+            edited=tuple(draft.edits.digests),
         )
     )
     head.receipts = sha256(receipt)
@@ -76,9 +84,10 @@ def seal(
         page=page,
         receipt=receipt,
         status=head.status,
-        consumed=tuple([name for name, disposition in draft.dispositions if disposition not in _NOT_FINAL]),
+        consumed=consumed,
         deferred=tuple(draft.deferred),
         dropped=tuple(draft.dropped),
+        rewritten=_still_waiting(draft, consumed) if draft.edits.messages else (),
         spawned=tuple(draft.spawned),
         outgoing=tuple(draft.outgoing),
         effects=tuple(draft.effects),
@@ -95,6 +104,10 @@ def _provenance(draft: Draft) -> tuple[Entry, ...]:
     while entries and not entries[-1]:
         entries.pop()
     return tuple(entries)
+
+
+def _still_waiting(draft: Draft, consumed: Collection[str]) -> tuple[InputMessage, ...]:
+    return tuple([message for name, message in draft.edits.messages.items() if name not in consumed])
 
 
 def _owes(draft: Draft) -> tuple[int | str, ...]:

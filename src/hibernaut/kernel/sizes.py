@@ -8,7 +8,16 @@ from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
-from hibernaut.messages.items import CallItem, EventItem, Item, ReasoningItem, ResultItem, TextItem, UserItem
+from hibernaut.messages.items import (
+    CallItem,
+    EventItem,
+    Item,
+    OutsideItem,
+    ReasoningItem,
+    ResultItem,
+    TextItem,
+    UserItem,
+)
 from hibernaut.messages.parts import Content, Excerpt, Image, Part, Text
 from hibernaut.messages.text import excerpt
 from hibernaut.messages.tools import ToolSpec
@@ -20,6 +29,9 @@ ITEM_TOKENS = 4
 
 EVENT_TOKENS = 40
 """The same of an event, which is shown as a call with its result."""
+
+OUTSIDE_TOKENS = 96
+"""What one takes more that is shown as data from outside."""
 
 IMAGE_TOKENS = 1_500
 """Tokens that an image takes."""
@@ -54,7 +66,8 @@ def item_tokens(item: Item) -> int:
     if isinstance(item, CallItem):
         return ITEM_TOKENS + text_tokens(item.name) + text_tokens(item.arguments) + len(item.data) // BYTES_PER_TOKEN
     if isinstance(item, EventItem):
-        return EVENT_TOKENS + text_tokens(item.arguments) + text_tokens(item.tool) + content_tokens(item.content)
+        shown = EVENT_TOKENS + (OUTSIDE_TOKENS if isinstance(item, OutsideItem) else 0)
+        return shown + text_tokens(item.arguments) + text_tokens(item.tool) + content_tokens(item.content)
     if isinstance(item, ReasoningItem):
         return ITEM_TOKENS + max(text_tokens(item.text), len(item.data) // BYTES_PER_TOKEN)
     return 0

@@ -14,11 +14,13 @@ from collections.abc import Iterable
 import msgspec
 
 from hibernaut.codec import to_json
+from hibernaut.kernel.outside import fenced, who_brought
 from hibernaut.messages.items import (
     EVENT_TOOL,
     CallItem,
     EventItem,
     Item,
+    OutsideItem,
     ReasoningItem,
     ResultItem,
     TextItem,
@@ -73,7 +75,7 @@ class Transcript:
                 self._user_says(item if content is item.content else UserItem(content, item.user, item.origin))
             elif type(item) is ReasoningItem:
                 self._reasoning.append(item)
-            elif type(item) is EventItem:
+            elif isinstance(item, EventItem):
                 self._event(item)
 
     def ready(self) -> list[Item]:
@@ -182,14 +184,18 @@ class Transcript:
 
 def as_call(event: EventItem) -> tuple[CallItem, ResultItem]:
     """Return an event as a model sees it."""
-    arguments = to_json(
-        {
-            "original_tool_name": event.tool,
-            "original_tool_call_id": event.call_id,
-            "original_args": _as_object(event.arguments),
-        }
-    )
-    return CallItem(event.id, EVENT_TOOL, arguments), ResultItem(event.id, _filled(event.content), event.is_error)
+    said = {
+        "original_tool_name": event.tool,
+        "original_tool_call_id": event.call_id,
+        "original_args": _as_object(event.arguments),
+    }
+    content = _filled(event.content)
+    if isinstance(event, OutsideItem):
+        said["data_from_outside"] = who_brought(event)
+        if event.sequence:
+            said["sequence"] = event.sequence
+        content = fenced(event, content)
+    return CallItem(event.id, EVENT_TOOL, to_json(said)), ResultItem(event.id, content, event.is_error)
 
 
 def _as_object(arguments: str) -> object:

@@ -117,6 +117,8 @@ class SubscriptionEvent(AgentEvent, frozen=True, kw_only=True):
     display: str = ""
     origin: str = ""
     """The thread that it comes from: of a report the child, of a parent's message the parent."""
+    note: str = ""
+    """What is to be known of it: that others before it have not come, or that it came late."""
 
 
 class Summarized(AgentEvent, frozen=True, kw_only=True):

@@ -1,6 +1,6 @@
 """Input messages: the only thing that wakes a thread."""
 
-from typing import Literal
+from typing import Literal, TypeGuard
 
 import msgspec
 
@@ -50,11 +50,15 @@ class Event(_Input, frozen=True, tag="event"):
     sequence: int = 0
 
 
-TimerPurpose = Literal["sleep", "deadline", "retry", "question"]
+TimerPurpose = Literal["sleep", "deadline", "retry", "question", "expiry"]
 
 
 class Timer(_Input, frozen=True, tag="timer"):
-    """A moment has come. `call_id` names the call of a "sleep" or "deadline", or the question; a "retry" has none."""
+    """A moment has come. `call_id` names the call, or of a "question" that; a "retry" has none.
+
+    A "sleep" is over, a "deadline" has passed, it is time for a "retry", nobody has answered a "question", or the time
+    of a subscription is up ("expiry").
+    """
 
     purpose: TimerPurpose
     due: int
@@ -64,10 +68,11 @@ class Timer(_Input, frozen=True, tag="timer"):
 class Command(_Input, frozen=True, tag="command"):
     """An operator (or the user's client) steers the thread. "cancel" names a call.
 
-    "authorize" gives the thread another authority, a blob of that digest; without one, that of its launch again.
+    "retry" lets a parked thread go on, and does not wait before a completion that failed is tried again. "authorize"
+    gives the thread another authority, a blob of that digest; without one, that of its launch again.
     """
 
-    action: Literal["stop", "resume", "park", "cancel", "close", "compact", "authorize"]
+    action: Literal["stop", "resume", "park", "retry", "cancel", "close", "compact", "authorize"]
     call_id: str = ""
     reason: str = ""
     authority: bytes = b""
@@ -84,6 +89,32 @@ class Settlement(_Input, frozen=True, tag="settle"):
     is_error: bool = False
     reason: str = ""
     user: str = ""
+
+
+class Drop(_Input, frozen=True, tag="drop"):
+    """An operator takes back a message that waits, before the thread has read it."""
+
+    message_id: str
+    reason: str = ""
+
+
+class Edit(_Input, frozen=True, tag="edit"):
+    """An operator changes what a message says that waits. It keeps its id, its sender and its place."""
+
+    message_id: str
+    content: Content
+    reason: str = ""
+
+
+class Forked(_Input, frozen=True, tag="fork"):
+    """A root begins as a fork: after what it shares with another thread come these items, which say where it is.
+
+    `owes`: what it shares ends on the user's side.
+    """
+
+    items: tuple[Item, ...]
+    owes: bool = False
+    reason: str = ""
 
 
 class Seed(_Input, frozen=True, tag="seed"):
@@ -143,6 +174,9 @@ InputContent = (
     | Timer
     | Command
     | Settlement
+    | Drop
+    | Edit
+    | Forked
     | Seed
     | Report
     | ParentMessage
@@ -150,6 +184,20 @@ InputContent = (
     | Answer
     | Orphaned
 )
+
+
+Word = UserText | Event | Report | ParentMessage
+"""What somebody says to a thread."""
+
+
+def is_word(content: InputContent) -> TypeGuard[Word]:
+    """Tell whether operators may drop or edit a message with this content while it waits: somebody says something.
+
+    What ends a call, a subscription or a child has to be heard: otherwise the thread would wait for it for ever.
+    """
+    if isinstance(content, Event):
+        return not content.final
+    return isinstance(content, UserText | ParentMessage) or (isinstance(content, Report) and not content.closed)
 
 
 class InputMessage(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -187,11 +235,11 @@ def urgency(content: InputContent) -> int:
 
     What a person did not say must never be of class `USER`: it would wake stopped threads.
     """
-    if isinstance(content, UserText | Command | Settlement):
+    if isinstance(content, UserText | Command | Settlement | Drop | Edit):
         return USER
     if isinstance(content, Event | Report | ParentMessage):
         return EVENT
-    if isinstance(content, Timer) and content.purpose in ("deadline", "retry"):
+    if isinstance(content, Timer) and content.purpose in ("deadline", "retry", "expiry"):
         return UPKEEP
     return RESULT
 

@@ -92,6 +92,18 @@ class EventItem(_Item, frozen=True, tag="e"):
     """The thread that it comes from: of a report the child, of a parent's message the parent."""
 
 
+class OutsideItem(EventItem, frozen=True, tag="o"):
+    """An event of a subscription: what it says comes from outside, and a model is shown that it does.
+
+    `server` is the tool server that brought it, "" for a tool of the program. `sequence` is the number that whoever
+    sent it gave it (0: none), `before` the highest one before it: what lies between them has not come.
+    """
+
+    server: str = ""
+    sequence: int = 0
+    before: int = 0
+
+
 class SummaryItem(_Item, frozen=True, tag="s"):
     """What stands for the items before it: all that the thread inherited, and the first `covers` items of its own.
 
@@ -145,7 +157,7 @@ class NoticeItem(_Item, frozen=True, tag="n"):
 
     `kind` is one of: "retry", "parked", "stopped", "resumed", "closed", "title", "empty_turn", "truncated",
     "cancelled", "refused", "compacting", "compaction_failed", "server_down", "tool_refused",
-    "authority", "settled".
+    "authority", "settled", "dropped", "edited".
     """
 
     kind: str
@@ -165,6 +177,7 @@ Item = (
     | CallItem
     | ResultItem
     | EventItem
+    | OutsideItem
     | SummaryItem
     | SpawnItem
     | QuestionItem

@@ -283,3 +283,12 @@ def _joins_hangul(left: str, right: str) -> bool:
     if "\u1160" <= left <= "\u11a7" or "\ud7b0" <= left <= "\ud7c6":
         return vowel or final
     return final and ("\u11a8" <= left <= "\u11ff" or "\ud7cb" <= left <= "\ud7fb")
+
+
+def duration(milliseconds: int) -> str:
+    """Write a length of time for people and models."""
+    seconds = milliseconds / 1000
+    for unit, size in (("days", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.4g} {unit}"
+    return f"{seconds:g} s"

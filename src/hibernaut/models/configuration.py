@@ -42,15 +42,14 @@ class ModelSettings(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unkn
     reasoning: bool | None = None
     prices: Prices | None = None
 
-    def about(self, model_id: str, known: ModelInfo | None) -> About:
+    def about(self, model_id: str, known: ModelInfo) -> About:
         """Return what is known of the model with this id, and how it is asked."""
-        info = known or ModelInfo()
         info = msgspec.structs.replace(
-            info,
-            context_window=self.context_window or info.context_window,
-            images=info.images if self.images is None else self.images,
-            reasoning=info.reasoning if self.reasoning is None else self.reasoning,
-            prices=self.prices or info.prices,
+            known,
+            context_window=self.context_window or known.context_window,
+            images=known.images if self.images is None else self.images,
+            reasoning=known.reasoning if self.reasoning is None else self.reasoning,
+            prices=self.prices or known.prices,
         )
         return About(model_id, info, Settings(self.max_output, self.effort, self.parameters, self.cache))
 

@@ -84,6 +84,8 @@ class ModelInfo(msgspec.Struct, frozen=True):
     prompt_cache: bool = False
     """Whether its provider keeps prompts, so that one that begins like an earlier one costs less."""
     prices: Prices | None = None
+    provider: str = ""
+    """Who runs it, as OpenTelemetry calls them ("anthropic", "openai", "aws.bedrock"); for traces."""
 
 
 Effort = Literal["", "none", "low", "medium", "high"]

@@ -8,13 +8,14 @@ from importlib.metadata import entry_points
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from hibernaut.clock import Clock, SystemClock
 from hibernaut.credentials import BY_NAME
 from hibernaut.errors import ConfigurationError
 from hibernaut.models.catalogue import known
 from hibernaut.models.configuration import FILE, Configuration, ModelSettings, ProviderSettings
-from hibernaut.models.protocol import About, Model, ModelProvider
+from hibernaut.models.protocol import About, Model, ModelInfo, ModelProvider
 
 logger = logging.getLogger(__name__)
 
@@ -43,6 +44,8 @@ class BuiltIn(msgspec.Struct, frozen=True):
     """Whether there are other credentials that count while that variable is not set."""
     catalogue: str = ""
     """Under which provider the catalogue has its models, if not its own."""
+    traced: str = ""
+    """What OpenTelemetry calls it (`gen_ai.provider.name`), if not by its own name."""
 
 
 class Wanted(msgspec.Struct, frozen=True):
@@ -70,28 +73,49 @@ _COMPATIBLE = "openai.provider:compatible"
 BUILT_IN: Final[Mapping[str, BuiltIn]] = {
     "anthropic": BuiltIn("anthropic.provider:anthropic", "https://api.anthropic.com", "ANTHROPIC_API_KEY"),
     "anthropic-bedrock": BuiltIn(
-        "anthropic.provider:bedrock", variable="AWS_BEARER_TOKEN_BEDROCK", has_other=True, catalogue="bedrock"
+        "anthropic.provider:bedrock",
+        variable="AWS_BEARER_TOKEN_BEDROCK",
+        has_other=True,
+        catalogue="bedrock",
+        traced="aws.bedrock",
     ),
-    "anthropic-vertex": BuiltIn("anthropic.provider:vertex", variable="VERTEX_ACCESS_TOKEN", catalogue="google"),
-    "azure": BuiltIn("openai.provider:azure", variable="AZURE_OPENAI_API_KEY", catalogue="openai"),
-    "azure-chat": BuiltIn("openai.provider:azure_chat", variable="AZURE_OPENAI_API_KEY", catalogue="openai"),
-    "bedrock": BuiltIn("bedrock.provider:bedrock", variable="AWS_BEARER_TOKEN_BEDROCK", has_other=True),
+    "anthropic-vertex": BuiltIn(
+        "anthropic.provider:vertex", variable="VERTEX_ACCESS_TOKEN", catalogue="google", traced="gcp.vertex_ai"
+    ),
+    "azure": BuiltIn(
+        "openai.provider:azure", variable="AZURE_OPENAI_API_KEY", catalogue="openai", traced="azure.ai.openai"
+    ),
+    "azure-chat": BuiltIn(
+        "openai.provider:azure_chat", variable="AZURE_OPENAI_API_KEY", catalogue="openai", traced="azure.ai.openai"
+    ),
+    "bedrock": BuiltIn(
+        "bedrock.provider:bedrock", variable="AWS_BEARER_TOKEN_BEDROCK", has_other=True, traced="aws.bedrock"
+    ),
     "cerebras": BuiltIn(_COMPATIBLE, "https://api.cerebras.ai/v1", "CEREBRAS_API_KEY"),
     "compatible": BuiltIn(_COMPATIBLE),
     "deepseek": BuiltIn(_COMPATIBLE, "https://api.deepseek.com", "DEEPSEEK_API_KEY"),
-    "google": BuiltIn("google.provider:google", "https://generativelanguage.googleapis.com/v1beta", "GEMINI_API_KEY"),
-    "google-vertex": BuiltIn("google.provider:vertex", variable="VERTEX_ACCESS_TOKEN", catalogue="google"),
+    "google": BuiltIn(
+        "google.provider:google",
+        "https://generativelanguage.googleapis.com/v1beta",
+        "GEMINI_API_KEY",
+        traced="gcp.gemini",
+    ),
+    "google-vertex": BuiltIn(
+        "google.provider:vertex", variable="VERTEX_ACCESS_TOKEN", catalogue="google", traced="gcp.vertex_ai"
+    ),
     "groq": BuiltIn(_COMPATIBLE, "https://api.groq.com/openai/v1", "GROQ_API_KEY"),
     "llamacpp": BuiltIn(_COMPATIBLE, "http://127.0.0.1:8080/v1"),
     "lmstudio": BuiltIn(_COMPATIBLE, "http://127.0.0.1:1234/v1"),
-    "mistral": BuiltIn(_COMPATIBLE, "https://api.mistral.ai/v1", "MISTRAL_API_KEY"),
-    "moonshot": BuiltIn(_COMPATIBLE, "https://api.moonshot.ai/v1", "MOONSHOT_API_KEY"),
+    "mistral": BuiltIn(_COMPATIBLE, "https://api.mistral.ai/v1", "MISTRAL_API_KEY", traced="mistral_ai"),
+    "moonshot": BuiltIn(_COMPATIBLE, "https://api.moonshot.ai/v1", "MOONSHOT_API_KEY", traced="moonshot_ai"),
     "ollama": BuiltIn(_COMPATIBLE, "http://127.0.0.1:11434/v1"),
     "openai": BuiltIn("openai.provider:openai", "https://api.openai.com/v1", "OPENAI_API_KEY"),
-    "openai-chat": BuiltIn(_COMPATIBLE, "https://api.openai.com/v1", "OPENAI_API_KEY", catalogue="openai"),
+    "openai-chat": BuiltIn(
+        _COMPATIBLE, "https://api.openai.com/v1", "OPENAI_API_KEY", catalogue="openai", traced="openai"
+    ),
     "openrouter": BuiltIn(_COMPATIBLE, "https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
     "vllm": BuiltIn(_COMPATIBLE, "http://127.0.0.1:8000/v1"),
-    "xai": BuiltIn(_COMPATIBLE, "https://api.x.ai/v1", "XAI_API_KEY"),
+    "xai": BuiltIn(_COMPATIBLE, "https://api.x.ai/v1", "XAI_API_KEY", traced="x_ai"),
 }
 """Providers that come with Hibernaut. They are loaded when they are first named."""
 
@@ -168,8 +192,9 @@ class Providers:
         if not colon or not model_id:
             raise ConfigurationError(f"there is no model {name!r}; {self._there_is()}")
         kind = self.wanted(provider).kind
-        listed_under = BUILT_IN[kind].catalogue if kind in BUILT_IN else ""
-        return provider, settings.about(model_id, known(listed_under or kind, model_id))
+        built_in = BUILT_IN.get(kind, BuiltIn(""))
+        info = known(built_in.catalogue or kind, model_id) or ModelInfo()
+        return provider, settings.about(model_id, replace(info, provider=built_in.traced or kind))
 
     async def close(self) -> None:
         """Let go of all connections."""

@@ -22,6 +22,7 @@ import msgspec
 
 from hibernaut.clock import Clock, SystemClock
 from hibernaut.codec import to_json
+from hibernaut.kernel.outside import unfenced
 from hibernaut.kernel.transcript import validate
 from hibernaut.messages.events import Usage
 from hibernaut.messages.items import ResultItem, UserItem
@@ -191,10 +192,10 @@ def results(request: ModelRequest) -> list[str]:
 
 
 def last_result(request: ModelRequest) -> str:
-    """Return the text of the last result; "" if there is none."""
+    """Return the text of the last result, of an event what it says itself; "" if there is none."""
     found = (item for item in reversed(request.transcript) if isinstance(item, ResultItem))
     item = next(found, None)
-    return plain_text(item.content) if item else ""
+    return unfenced(plain_text(item.content)) if item else ""
 
 
 # The model

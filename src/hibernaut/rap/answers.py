@@ -12,10 +12,13 @@ import msgspec
 
 from hibernaut.errors import (
     AlreadyAnswered,
+    EventMisfit,
+    EventNotTaken,
     HibernautError,
     InputRefused,
     MalformedInput,
     StoreError,
+    SubscriptionOver,
     ThreadClosed,
     TokenRefused,
     TooLarge,
@@ -89,6 +92,9 @@ ROWS: Final = (
     Row(UnknownCall, 404),
     Row(AlreadyAnswered, 409),
     Row(TooLarge, 413),
+    Row(EventMisfit, 400),
+    Row(EventNotTaken, 403),
+    Row(SubscriptionOver, 404),
     Row(TooMany, _TOO_MANY, again=True),
     Row(Unavailable, 503, again=True),
     Row(StoreError, 503, again=True),

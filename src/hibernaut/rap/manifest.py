@@ -64,6 +64,8 @@ class RemoteTool(msgspec.Struct, frozen=True):
     requires_auth: str = ""
     """The provider at which a person has to authorize something, "" if none."""
     display_script: str = ""
+    event_schema: str = ""
+    """A JSON Schema of the events of a subscription, as JSON text; "" for any."""
 
     @property
     def spec(self) -> ToolSpec:
@@ -132,6 +134,7 @@ class _WrittenTool(msgspec.Struct, frozen=True, rename="camel"):
     input_schema: dict[str, Any]
     annotations: dict[str, Any] = {}
     display_script: str = ""
+    event_schema: dict[str, Any] | None = None
 
 
 def read_manifest(body: bytes, limits: WireLimits = LIMITS) -> Toolset:
@@ -257,7 +260,18 @@ def _tool(fields: Any) -> RemoteTool:
         long_running=bool(notes.get("longRunning")),
         requires_auth=clean(notes.get("requiresAuth") or ""),
         display_script=clean(written.display_script),
+        event_schema=_checked_event_schema(written.event_schema),
     )
+
+
+def _checked_event_schema(schema: dict[str, Any] | None) -> str:
+    if schema is None:
+        return ""
+    try:
+        compile_schema(schema)
+    except ToolDefinitionError as error:
+        raise MalformedInput(f"its eventSchema cannot be used: {error}") from None
+    return msgspec.json.encode(schema).decode()
 
 
 def _check_name(name: str) -> None:
@@ -306,4 +320,6 @@ def _tool_fields(tool: RemoteTool) -> dict[str, Any]:
         fields["annotations"] = annotations
     if tool.display_script:
         fields["displayScript"] = tool.display_script
+    if tool.event_schema:
+        fields["eventSchema"] = msgspec.json.decode(tool.event_schema)
     return fields

@@ -26,9 +26,10 @@ from hibernaut.errors import (
     UnknownThread,
 )
 from hibernaut.ids import Ids, RandomIds
-from hibernaut.kernel.head import Standing, standings
-from hibernaut.messages.inputs import InputMessage
+from hibernaut.kernel.head import Registry, Standing, registry_of
+from hibernaut.messages.inputs import Event, InputMessage
 from hibernaut.messages.text import clean
+from hibernaut.metrics import Metrics
 from hibernaut.rap.admission import (
     LOCAL_HOSTS,
     Heading,
@@ -52,6 +53,7 @@ from hibernaut.rap.listening import Receive, Scope, Send
 from hibernaut.rap.refusals import Tally
 from hibernaut.rap.wire import CALLBACK_PATH, decode_callback
 from hibernaut.stores.protocol import Outcome, Store
+from hibernaut.tools.event_gate import EventGate
 from hibernaut.tools.tokens import EXPIRED, Grant, KeyRing, read_expired
 
 logger = logging.getLogger(__name__)
@@ -98,6 +100,7 @@ class CallbackReceiver:
         body_within: milliseconds in which a whole body must have come.
         on_view: told of views once they are stored.
         ids: names deliveries.
+        metrics: where what became of callbacks is counted.
 
     Raises:
         ConfigurationError: unsigned callbacks would be taken under any name.
@@ -115,6 +118,7 @@ class CallbackReceiver:
         body_within: int = BODY_WITHIN,
         on_view: OnView | None = None,
         ids: Ids | None = None,
+        metrics: Metrics | None = None,
     ) -> None:
         if allow_unsigned_loopback and hosts is None:
             raise ConfigurationError(
@@ -131,6 +135,9 @@ class CallbackReceiver:
         self._on_view = on_view
         self._deliveries = Deliveries(ids or RandomIds())
         self._tally = Tally()
+        self._gate = EventGate(store)
+        self._metrics = metrics or Metrics()
+        self._metrics.callbacks = self._tally.counts
         self._heads = Gathering(self._read_heads)
         self._inputs = Gathering(self._put)
 
@@ -225,16 +232,32 @@ class CallbackReceiver:
             TokenRefused: the call is none.
         """
         status, head = await self._heads.join(clean(grant.thread_id))
-        call = standings(head).get(clean(grant.call_id)) if status and status != "closed" else None
+        call = registry_of(head).calls.get(clean(grant.call_id)) if status and status != "closed" else None
         if call is None or call.state != "subscribed":
             raise TokenRefused(EXPIRED)
 
     async def _show(self, callback: ViewUpdate, grant: Grant | None) -> None:
         view = arrive(callback, grant)
         if isinstance(view, View):
+            if grant is not None:
+                await self._check_made(view.thread_id, clean(grant.call_id))
             outcome = await self._store.put_view(view.thread_id, view.view_type, view.content, self._clock.now())
             _check(outcome, view.thread_id, "the thread has as many kinds of views as it may")
             self._tell(view)
+
+    async def _check_made(self, thread_id: str, call_id: str) -> None:
+        """Check that a thread has made a call: it is not another one, under the id of one that was deleted.
+
+        Raises:
+            UnknownThread, UnknownCall.
+        """
+        status, head = await self._heads.join(thread_id)
+        if not status:
+            raise UnknownThread(thread_id)
+        if status == "closed" or call_id in registry_of(head).calls:
+            return
+        if not await self._store.knows(thread_id, f"result:{call_id}"):
+            raise UnknownCall(thread_id, call_id)
 
     def _tell(self, view: View) -> None:
         if self._on_view is None:
@@ -250,20 +273,36 @@ class CallbackReceiver:
         status, head = await self._heads.join(thread_id)
         if not status:
             raise UnknownThread(thread_id)
-        call = None if status == "closed" else standings(head).get(call_id)
+        known = None if status == "closed" else registry_of(head)
+        call = known.calls.get(call_id) if known is not None else None
         tool = call.tool if call else "the tool"
         arrival = await _work(len(body), partial(arrive, callback, grant, tool, delivery))
         if not isinstance(arrival, Arrival):
             return
-        if status == "closed" or _is_open(call, callback):
-            outcome = await self._put_one(arrival, len(body))
+        if known is None or _is_open(call, callback):
+            outcome = await self._put_checked(known, arrival, len(body))
         elif await self._store.knows(thread_id, arrival.message.message_id):
-            outcome = Outcome.DUPLICATE
+            outcome = await self._put_one(arrival, len(body))  # a duplicate, which is counted
         else:
+            self._note_late(callback)
             raise UnknownCall(thread_id, call_id)
         if isinstance(callback, Result):
             self._note_result(f"{thread_id}\0{call_id}", body, outcome, call_id)
+        if outcome is Outcome.CLOSED:
+            self._note_late(callback)
         _check(outcome, thread_id, "as many events wait for the thread as may")
+
+    async def _put_checked(self, thread: Registry | None, arrival: Arrival, size: int) -> Outcome:
+        """Store an input; an event only if its thread (None: a closed one) takes it, or has taken it before."""
+        message = arrival.message
+        if thread is not None and isinstance(message.content, Event):
+            try:
+                await self._gate.check(thread, message.content, self._clock.now(), arrival.blobs)
+            except InputRefused:
+                if not await self._store.knows(message.thread_id, message.message_id):
+                    raise
+                return Outcome.DUPLICATE
+        return await self._put_one(arrival, size)
 
     async def _put_one(self, arrival: Arrival, size: int) -> Outcome:
         """Store an input, together with others unless it is large: what there is no room for fails alone."""
@@ -277,6 +316,10 @@ class CallbackReceiver:
     async def _read_heads(self, thread_ids: Sequence[str]) -> list[tuple[str, bytes]]:
         found = await self._store.read_heads(thread_ids)
         return [found.get(thread_id, ("", b"")) for thread_id in thread_ids]
+
+    def _note_late(self, callback: Callback) -> None:
+        if isinstance(callback, SubscriptionEvent):
+            self._metrics.late_events += 1
 
     def _note_result(self, scope: str, body: bytes, outcome: Outcome, call_id: str) -> None:
         """Tell a result that is sent again, because its sender did not hear of the 200, from a second one."""

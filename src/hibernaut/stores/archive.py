@@ -7,7 +7,7 @@ records in every store, so that two copies can be compared.
 A further kind of record is a class here, a line in `Record`, and a place in the export and the import of each store.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256 as hashing
 from typing import Annotated, Final
 
@@ -20,6 +20,7 @@ from hibernaut.kernel.commit import Effect
 from hibernaut.kernel.head import Status
 from hibernaut.messages.inputs import UPKEEP, USER, Event, ToolResult, decode_input
 from hibernaut.stores.protocol import EffectState
+from hibernaut.stores.references import digests_in
 
 LARGEST_TREE: Final = 1 << 30
 """Bytes of a tree that is moved, at most: it is in memory meanwhile."""
@@ -47,6 +48,12 @@ class ThreadRecord(_Record, frozen=True, tag="thread"):
     """The moment of its last commit, if that said that the thread continues."""
     asking: int
     head: bytes
+
+
+class ForkRecord(_Record, frozen=True, tag="fork"):
+    """The thread is a fork: its history begins with a part of this one's, which is not carried along."""
+
+    origin: str
 
 
 class CommitRecord(_Record, frozen=True, tag="commit"):
@@ -107,7 +114,15 @@ class BlobRecord(_Record, frozen=True, tag="blob"):
 
 
 Record = (
-    ThreadRecord | CommitRecord | MessageRecord | KnownRecord | EffectRecord | ViewRecord | ConfigRecord | BlobRecord
+    ThreadRecord
+    | ForkRecord
+    | CommitRecord
+    | MessageRecord
+    | KnownRecord
+    | EffectRecord
+    | ViewRecord
+    | ConfigRecord
+    | BlobRecord
 )
 
 _record_decoder: msgspec.msgpack.Decoder[Record] = msgspec.msgpack.Decoder(Record)
@@ -165,6 +180,7 @@ class ThreadContents(msgspec.Struct):
     """A thread, and what belongs to it."""
 
     thread: ThreadRecord
+    fork_of: str = ""
     commits: list[CommitRecord] = []
     messages: list[MessageRecord] = []
     known: set[bytes] = set()
@@ -179,6 +195,8 @@ class TreeContents(msgspec.Struct):
     """Parents before their children, the root first."""
     configs: list[ConfigRecord] = []
     blobs: list[BlobRecord] = []
+    missing: set[bytes] = set()
+    """What may be digests of blobs and configurations that it refers to, and does not bring."""
 
     @property
     def names(self) -> list[str]:
@@ -216,11 +234,34 @@ def contents_of(records: Iterable[Record], reissue: Collection[str] = ()) -> Tre
         name, version, commits = contents.thread.thread_id, contents.thread.version, contents.commits
         if [commit.version for commit in commits] != list(range(1, version + 1)):
             raise MalformedInput(f"the tree is not whole: thread {name!r} has {len(commits)} of {version} commits")
+    brought = {record.digest for record in tree.configs} | {record.digest for record in tree.blobs}
+    tree.missing = digests_in(_referring(tree)) - brought
     return tree
 
 
-def _add(contents: ThreadContents, record: CommitRecord | MessageRecord | KnownRecord | ViewRecord) -> None:
-    if isinstance(record, CommitRecord):
+def check_brings(there: Iterable[bytes]) -> None:
+    """Refuse a tree that refers to what it does not bring and the store has: it would be handed somebody else's.
+
+    Raises:
+        MalformedInput: there is such a digest.
+    """
+    if (digest := next(iter(there), None)) is not None:
+        raise MalformedInput(f"the tree is not whole: it refers to {digest.hex()[:12]} and does not bring it")
+
+
+def _referring(tree: TreeContents) -> Iterator[bytes]:
+    for contents in tree.threads:
+        yield contents.thread.head
+        yield from (commit.page for commit in contents.commits)
+        yield from (message.body for message in contents.messages)
+
+
+def _add(
+    contents: ThreadContents, record: ForkRecord | CommitRecord | MessageRecord | KnownRecord | ViewRecord
+) -> None:
+    if isinstance(record, ForkRecord):
+        contents.fork_of = record.origin
+    elif isinstance(record, CommitRecord):
         contents.commits.append(record)
     elif isinstance(record, MessageRecord):
         contents.messages.append(record)
@@ -290,6 +331,13 @@ def check_rest(thread_id: str, performed: Sequence[tuple[str, str]], inbox: Iter
             f"for thread {thread_id!r} something is at work in an engine: {', '.join(working)}; wait until it is done, "
             "or stop that engine"
         )
+
+
+def no_origin(thread_id: str, origin: str) -> MalformedInput:
+    """Return the error for a fork without the thread whose history it begins with."""
+    return MalformedInput(
+        f"thread {thread_id!r} is a fork of {origin!r}, which this tenant does not have here; import that one before it"
+    )
 
 
 def not_frozen(thread_id: str) -> NotAtRest:

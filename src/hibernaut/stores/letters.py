@@ -138,7 +138,8 @@ class LongInbox(Generic[L]):
 def named(inbox: "LongInbox[L] | list[L] | None", commit: SliceCommit) -> dict[str, L]:
     """Return the messages that a commit names; of a short inbox, all."""
     if isinstance(inbox, LongInbox):
-        return inbox.find(commit.consumed, commit.dropped, [name for name, _ in commit.deferred])
+        rewritten = [message.message_id for message in commit.rewritten]
+        return inbox.find(commit.consumed, commit.dropped, [name for name, _ in commit.deferred], rewritten)
     return {letter.message.message_id: letter for letter in inbox or ()}
 
 

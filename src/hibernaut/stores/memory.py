@@ -11,7 +11,8 @@ import heapq
 import os
 import secrets
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
 from operator import attrgetter
@@ -31,7 +32,7 @@ from hibernaut.stores.known import has as _has
 from hibernaut.stores.known import including as _with
 from hibernaut.stores.letters import SHORT, LongInbox, changed, named
 from hibernaut.stores.memory_beside import MemoryBeside
-from hibernaut.stores.memory_engines import Engine
+from hibernaut.stores.memory_engines import FROZEN, Engine
 from hibernaut.stores.memory_moves import MemoryMoves
 from hibernaut.stores.memory_threads import Letter, Thread, Wake, delivered
 from hibernaut.stores.owners import certainly_gone, process_name
@@ -44,6 +45,7 @@ from hibernaut.stores.protocol import (
     LogRow,
     Outcome,
     Owner,
+    StoreCounts,
     ThreadRow,
     ViewRow,
 )
@@ -55,6 +57,9 @@ _SLACK = 64
 
 _Entry = tuple[int, int, Thread]
 """Moment or rank, ticket, thread."""
+
+_Made = tuple[Thread, bytes, bytes, str, str]
+"""A new thread; digest and body of its configuration; its parent; what it is a fork of."""
 
 
 class MemoryStore(MemoryBeside, MemoryMoves):
@@ -80,35 +85,59 @@ class MemoryStore(MemoryBeside, MemoryMoves):
         """The calls that "cancel" effects are about, by the effects' request ids."""
         self._views: dict[str, dict[str, ViewRow]] = {}
         self._notes: dict[str, bytes] = {}
+        self._counted = {"duplicates": 0}
         self._first_token = 0
         self._secret = secrets.token_bytes(32)
         self._old_secrets: dict[bytes, None] = {}
         self._process = process_name(os.getpid())
 
-    async def create(self, threads: Sequence[NewThread], messages: Sequence[InputMessage], now: int) -> list[Outcome]:
+    async def create(
+        self,
+        threads: Sequence[NewThread],
+        messages: Sequence[InputMessage],
+        now: int,
+        *,
+        blobs: Sequence[Blob] = (),
+        tenant: str | None = None,
+    ) -> list[Outcome]:
         made = [_new(thread) for thread in threads]
         letters = [_letter(message, now, 0) for message in messages]
+        kept = [(blob.digest, _exact(blob.data)) for blob in blobs]
         self._add(made)
-        outcomes = [self._deliver(letter, digest, now) for letter, digest in letters]
-        self._tell()
-        return outcomes
+        return self._put(letters, kept, now, tenant)
 
     async def put(
-        self, messages: Sequence[InputMessage], now: int, *, due: int = 0, blobs: Sequence[Blob] = ()
+        self,
+        messages: Sequence[InputMessage],
+        now: int,
+        *,
+        due: int = 0,
+        blobs: Sequence[Blob] = (),
+        tenant: str | None = None,
     ) -> list[Outcome]:
         letters = [_letter(message, now, due) for message in messages]
-        if blobs:
-            kept = [(blob.digest, _exact(blob.data)) for blob in blobs]
-            for digest, data in kept:
-                self._keep(self._blobs, digest, data)
-        outcomes = [self._deliver(letter, digest, now) for letter, digest in letters]
+        kept = [(blob.digest, _exact(blob.data)) for blob in blobs]
+        return self._put(letters, kept, now, tenant)
+
+    def _put(
+        self,
+        letters: Iterable[tuple[Letter, bytes]],
+        kept: Iterable[tuple[bytes, bytes]],
+        now: int,
+        tenant: str | None,
+    ) -> list[Outcome]:
+        for digest, data in kept:
+            self._keep(self._blobs, digest, data)
+        outcomes = [self._deliver(letter, digest, now, tenant) for letter, digest in letters]
         self._tell()
         return outcomes
 
-    async def claim(self, owner: Owner, now: int, limit: int, *, threads: Sequence[str] | None = None) -> list[Claim]:
+    async def claim(
+        self, owner: Owner, now: int, limit: int, *, threads: Sequence[str] | None = None, tenant: str | None = None
+    ) -> list[Claim]:
         engine = self._register(owner, now)
         self._find_silent(now)
-        chosen = self._most_urgent(now, limit) if threads is None else self._among(threads, now, limit)
+        chosen = self._most_urgent(now, limit, tenant) if threads is None else self._among(threads, now, limit, tenant)
         return [self._grant(thread, engine, now) for thread in chosen]
 
     async def take(self, claim: Claim, now: int) -> tuple[Delivered, ...]:
@@ -141,13 +170,14 @@ class MemoryStore(MemoryBeside, MemoryMoves):
         if commit.asking or self._asking:
             self._ask(thread, commit.asking)
         thread.updated = at
+        _rewrite(inbox, commit.rewritten)
         thread.inbox = changed(thread.inbox, found, inbox, deferred)
         if learned or forgotten:
             self._learn(thread, learned, forgotten)
         for digest, data in kept:
             self._keep(self._blobs, digest, data)
         for request_id in commit.settled:
-            self._settle(request_id)
+            self._settle(request_id, thread.thread_id)
         for request_id, row in owed:
             self._owe(thread, owner, request_id, row)
         if made:
@@ -160,7 +190,7 @@ class MemoryStore(MemoryBeside, MemoryMoves):
             thread.owner = None
         self._schedule(thread, at)
         for letter, digest in letters:
-            self._deliver(letter, digest, at, sent=True)
+            self._deliver(letter, digest, at, thread.tenant, sent=True)
         if self._news:
             self._tell()
 
@@ -213,19 +243,21 @@ class MemoryStore(MemoryBeside, MemoryMoves):
                 self._effects[request_id] = msgspec.structs.replace(row, state="accepted")
                 self._let_go(row)
 
-    async def settle_effects(self, request_ids: Sequence[str]) -> None:
+    async def settle_effects(self, request_ids: Sequence[str], *, thread_id: str | None = None) -> None:
         for request_id in request_ids:
-            self._settle(request_id)
+            self._settle(request_id, thread_id)
 
     async def adopt_effects(
-        self, owner: Owner, now: int, limit: int, *, threads: Sequence[str] | None = None
+        self, owner: Owner, now: int, limit: int, *, threads: Sequence[str] | None = None, tenant: str | None = None
     ) -> list[EffectRow]:
         adopter = self._register(owner, now)
         self._find_silent(now)
         adopted: list[EffectRow] = []
         among = None if threads is None else self._with_trees(threads)
         for engine in [engine for engine in self._engines.values() if engine.silent]:
-            wanted = (one for one in engine.effects if self._may_be_adopted(self._effects[one].thread_id, among))
+            wanted = (
+                one for one in engine.effects if self._may_be_adopted(self._effects[one].thread_id, among, tenant)
+            )
             for request_id in list(islice(wanted, max(limit - len(adopted), 0))):
                 row = msgspec.structs.replace(self._effects[request_id], owner=adopter.engine_id)
                 self._effects[request_id] = row
@@ -268,11 +300,16 @@ class MemoryStore(MemoryBeside, MemoryMoves):
         thread = self._threads.get(thread_id)
         return [] if thread is None else [self._effects[request_id] for request_id in thread.effects]
 
-    async def accepted_effects(self, before: int, after: str = "", limit: int = 1_000) -> list[EffectRow]:
+    async def accepted_effects(
+        self, before: int, after: str = "", limit: int = 1_000, *, tenant: str | None = None
+    ) -> list[EffectRow]:
         wanted = (
             name
             for name, row in self._effects.items()
-            if row.state == "accepted" and row.created < before and name > after
+            if row.state == "accepted"
+            and row.created < before
+            and name > after
+            and (tenant is None or self._threads[row.thread_id].tenant == tenant)
         )
         return [self._effects[name] for name in heapq.nsmallest(limit, wanted)]
 
@@ -286,7 +323,9 @@ class MemoryStore(MemoryBeside, MemoryMoves):
         return [
             self._effects[request_id]
             for request_id, call_id in self._cancels.items()
-            if (work := self._effects.get(call_id)) is not None and work.owner == owner.engine_id
+            if (work := self._effects.get(call_id)) is not None
+            and work.owner == owner.engine_id
+            and work.thread_id == self._effects[request_id].thread_id
         ]
 
     async def list_threads(
@@ -306,6 +345,21 @@ class MemoryStore(MemoryBeside, MemoryMoves):
             and not (roots and not self._trees.is_root(thread.thread_id))
         )
         return [self._row(thread) for thread in heapq.nlargest(limit, found, age)]
+
+    async def read_counts(self, now: int) -> StoreCounts:
+        self._find_silent(now)
+        threads = self._threads.values()
+        ready = [one.wake.moment for one in threads if one.wake is not None and one.wake.moment <= now]
+        return StoreCounts(
+            threads=Counter[str](thread.status for thread in threads),
+            frozen=sum(thread.owner is FROZEN for thread in threads),
+            ready=len(ready),
+            ready_since=min(ready, default=0),
+            claimed=sum(len(engine.claims) for engine in self._engines.values() if not engine.silent),
+            waiting=sum(len(thread.inbox or ()) for thread in threads),
+            effects=Counter[str](row.state for row in self._effects.values()),
+            counted=dict(self._counted),
+        )
 
     async def secret(self) -> bytes:
         return self._secret
@@ -330,8 +384,10 @@ class MemoryStore(MemoryBeside, MemoryMoves):
     async def close(self) -> None:
         """Do nothing: what is kept stays for whoever still holds the store."""
 
-    def _add(self, made: Iterable[tuple[Thread, bytes, bytes, str]], tenant: str | None = None) -> None:
-        for thread, digest, config, parent in made:
+    def _add(self, made: Iterable[_Made], tenant: str | None = None) -> None:
+        for thread, digest, config, parent, fork_of in made:
+            if fork_of and not self._has_origin(fork_of, thread.tenant):
+                continue
             if self._threads.setdefault(thread.thread_id, thread) is thread:
                 self._bytes += len(thread.head)
                 thread.token = self._first_token
@@ -341,6 +397,8 @@ class MemoryStore(MemoryBeside, MemoryMoves):
                 if parent in self._threads and parent != thread.thread_id:
                     thread.tenant = self._threads[parent].tenant
                     self._trees.add(thread.thread_id, parent)
+                if fork_of:
+                    self._trees.add_fork(thread.thread_id, fork_of)
 
     def _restored(self, record: ThreadRecord, inbox: Sequence[tuple[MessageRecord, InputMessage]]) -> Thread:
         letters = [Letter(message, one.accepted, one.due, one.urgency, one.deferred) for one, message in inbox]
@@ -359,11 +417,12 @@ class MemoryStore(MemoryBeside, MemoryMoves):
         if shelf.setdefault(digest, data) is data:
             self._bytes += len(data)
 
-    def _deliver(self, letter: Letter, digest: bytes, now: int, *, sent: bool = False) -> Outcome:
+    def _deliver(self, letter: Letter, digest: bytes, now: int, tenant: str | None, *, sent: bool = False) -> Outcome:
         thread = self._threads.get(letter.message.thread_id)
-        if thread is None:
+        if thread is None or (tenant is not None and thread.tenant != tenant):
             return Outcome.UNKNOWN
         if _has(thread.known, digest):
+            self._counted["duplicates"] += 1
             return Outcome.DUPLICATE
         if thread.status == "closed":
             return Outcome.CLOSED
@@ -450,25 +509,34 @@ class MemoryStore(MemoryBeside, MemoryMoves):
             if thread.wake is not None and thread.wake.ticket == ticket:
                 heapq.heappush(self._ready, (thread.wake.rank, ticket, thread))
 
-    def _most_urgent(self, now: int, limit: int) -> list[Thread]:
+    def _most_urgent(self, now: int, limit: int, tenant: str | None) -> list[Thread]:
         self._ripen(now)
         chosen: list[Thread] = []
+        others: list[_Entry] = []
         while self._ready and len(chosen) < limit:
-            _, ticket, thread = heapq.heappop(self._ready)
+            entry = heapq.heappop(self._ready)
+            _, ticket, thread = entry
             wake = thread.wake
             if wake is None or wake.ticket != ticket:
                 continue
-            if wake.moment <= now:
-                chosen.append(thread)
-            else:  # the caller's clock is behind the one by which the thread was ready
+            if wake.moment > now:  # the caller's clock is behind the one by which the thread was ready
                 heapq.heappush(self._timers, (wake.moment, ticket, thread))
+            elif tenant is not None and thread.tenant != tenant:
+                others.append(entry)
+            else:
+                chosen.append(thread)
+        for entry in others:
+            heapq.heappush(self._ready, entry)
         return chosen
 
-    def _among(self, names: Sequence[str], now: int, limit: int) -> list[Thread]:
+    def _among(self, names: Sequence[str], now: int, limit: int, tenant: str | None) -> list[Thread]:
         found = [
             (thread.wake.rank, thread.wake.ticket, thread)
             for thread in map(self._threads.get, self._with_trees(names))
-            if thread is not None and thread.wake is not None and thread.wake.moment <= now
+            if thread is not None
+            and thread.wake is not None
+            and thread.wake.moment <= now
+            and (tenant is None or thread.tenant == tenant)
         ]
         return [thread for _, _, thread in heapq.nsmallest(limit, found)]
 
@@ -522,8 +590,10 @@ class MemoryStore(MemoryBeside, MemoryMoves):
             if row.effect.kind == "cancel":
                 self._cancels[request_id] = row.effect.call_id
 
-    def _settle(self, request_id: str) -> None:
-        if (row := self._drop_effect(request_id)) is not None:
+    def _settle(self, request_id: str, thread_id: str | None) -> None:
+        row = self._effects.get(request_id)
+        if row is not None and thread_id in (None, row.thread_id):
+            self._drop_effect(request_id)
             thread = self._threads[row.thread_id]
             thread.effects = tuple(other for other in thread.effects if other != request_id)
 
@@ -543,13 +613,19 @@ def _exact(data: bytes) -> bytes:
     return memoryview(data).tobytes()
 
 
-def _new(new: NewThread) -> tuple[Thread, bytes, bytes, str]:
+def _new(new: NewThread) -> _Made:
     thread = Thread(new.thread_id, sys.intern(new.tenant), _exact(new.head), new.created, new.created)
-    return thread, new.config, _exact(new.config_body), new.parent
+    return thread, new.config, _exact(new.config_body), new.parent, new.fork_of
 
 
 def _letter(message: InputMessage, now: int, due: int) -> tuple[Letter, bytes]:
     return Letter(message, now, due or now, urgency(message.content)), _digest(message.message_id)
+
+
+def _rewrite(inbox: Mapping[str, Letter], messages: Iterable[InputMessage]) -> None:
+    for message in messages:
+        if message.message_id in inbox:
+            inbox[message.message_id].message = message
 
 
 def _is_current(entry: _Entry) -> bool:

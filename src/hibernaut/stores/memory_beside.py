@@ -1,6 +1,7 @@
-"""What the store in memory keeps beside conversations: views of threads, and notes of engines."""
+"""What the store in memory keeps beside conversations: views of threads, notes of engines, and what is counted."""
 
 from abc import ABC
+from collections.abc import Mapping
 
 from hibernaut.stores.known import digest_of, has
 from hibernaut.stores.memory_threads import Thread
@@ -15,6 +16,7 @@ class MemoryBeside(ABC):
     _views: dict[str, dict[str, ViewRow]]
     """Of the threads that have any."""
     _notes: dict[str, bytes]
+    _counted: dict[str, int]
 
     async def knows(self, thread_id: str, message_id: str) -> bool:
         thread = self._threads.get(thread_id)
@@ -43,6 +45,12 @@ class MemoryBeside(ABC):
         check_note(key, value)
         self._bytes += len(value) - len(self._notes.get(key, b""))
         self._notes[key] = value
+
+    async def add_counts(self, added: Mapping[str, int], greatest: Mapping[str, int]) -> None:
+        for name, number in added.items():
+            self._counted[name] = self._counted.get(name, 0) + number
+        for name, number in greatest.items():
+            self._counted[name] = max(self._counted.get(name, 0), number)
 
     async def read_note(self, key: str) -> bytes | None:
         return self._notes.get(key)

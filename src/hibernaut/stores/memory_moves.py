@@ -14,16 +14,19 @@ from hibernaut.stores.archive import (
     CommitRecord,
     ConfigRecord,
     EffectRecord,
+    ForkRecord,
     MessageRecord,
     Record,
     ThreadContents,
     ThreadRecord,
     ViewRecord,
     bounded,
+    check_brings,
     check_rest,
     contents_of,
     decode_effect,
     digest_of,
+    no_origin,
     not_frozen,
     packed_known,
 )
@@ -64,8 +67,8 @@ class MemoryMoves(MemoryTrees):
     @abstractmethod
     def _restored(self, record: ThreadRecord, inbox: Sequence[tuple[MessageRecord, InputMessage]]) -> Thread: ...
 
-    async def freeze(self, root: str) -> int:
-        frozen = [thread for thread in self._tree(root) if thread.owner is not FROZEN]
+    async def freeze(self, root: str, *, tenant: str | None = None) -> int:
+        frozen = [thread for thread in self._tree(root, tenant) if thread.owner is not FROZEN]
         for thread in frozen:
             self._withdraw(thread)
             if thread.owner is not None:
@@ -80,8 +83,8 @@ class MemoryMoves(MemoryTrees):
                     self._orphan(request_id, row)
         return len(frozen)
 
-    async def thaw(self, root: str) -> int:
-        frozen = [thread for thread in self._tree(root) if thread.owner is FROZEN]
+    async def thaw(self, root: str, *, tenant: str | None = None) -> int:
+        frozen = [thread for thread in self._tree(root, tenant) if thread.owner is FROZEN]
         for thread in frozen:
             thread.owner = None
             self._schedule(thread)
@@ -110,12 +113,16 @@ class MemoryMoves(MemoryTrees):
         for name in tree.names:
             if name in self._threads:
                 raise ThreadExists(name)
+        for one in tree.threads:
+            if one.fork_of and not self._has_origin(one.fork_of, one.thread.tenant):
+                raise no_origin(one.thread.thread_id, one.fork_of)
         made = [
             (contents, self._restored(contents.thread, _readable(contents)), list(map(decode_effect, contents.effects)))
             for contents in tree.threads
         ]
         if taken := [effect.request_id for _, _, some in made for effect in some if effect.request_id in self._effects]:
             raise MalformedInput(f"the effect {taken[0]} is that of another thread here")
+        check_brings(tree.missing & (self._blobs.keys() | self._configs.keys()))
         # All that can fail stands above; from here on it is only moved to its place.
         for config in tree.configs:
             self._keep(self._configs, config.digest, config.body)
@@ -131,8 +138,8 @@ class MemoryMoves(MemoryTrees):
     async def keep_secret(self, secret: bytes) -> None:
         self._old_secrets[secret] = None
 
-    def _tree(self, root: str) -> list[Thread]:
-        if root not in self._threads or not self._trees.is_root(root):
+    def _tree(self, root: str, tenant: str | None = None) -> list[Thread]:
+        if not self._is_root(root, tenant):
             return []
         return [self._threads[name] for name in self._trees.members(root)]
 
@@ -140,8 +147,10 @@ class MemoryMoves(MemoryTrees):
         threads = self._tree(root)
         return all(thread.owner is FROZEN for thread in threads) and digest_of(self._records(threads)) == digest
 
-    def _may_be_adopted(self, thread_id: str, among: Container[str] | None) -> bool:
-        return (among is None or thread_id in among) and self._threads[thread_id].owner is not FROZEN
+    def _may_be_adopted(self, thread_id: str, among: Container[str] | None, tenant: str | None) -> bool:
+        thread = self._threads[thread_id]
+        is_meant = (among is None or thread_id in among) and tenant in (None, thread.tenant)
+        return is_meant and thread.owner is not FROZEN
 
     def _orphan(self, request_id: str, row: EffectRow) -> None:
         """Let an effect be nobody's."""
@@ -165,6 +174,8 @@ class MemoryMoves(MemoryTrees):
                 self._asking.get(thread.thread_id, 0),
                 thread.head,
             )
+            if origin := self._trees.origin(thread.thread_id):
+                yield ForkRecord(origin)
             log = reversed(list(self._arena.back(thread.log)))
             yield from (CommitRecord(version, *parts) for version, parts in enumerate(log, 1))
             for letter in thread.inbox or ():
@@ -189,6 +200,8 @@ class MemoryMoves(MemoryTrees):
         thread.owner, thread.token = FROZEN, self._first_token
         if record.parent:
             self._trees.add(name, record.parent)
+        if contents.fork_of:
+            self._trees.add_fork(name, contents.fork_of)
         self._set_status(thread, record.status)
         self._ask(thread, record.asking)
         for commit in contents.commits:

@@ -5,6 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from operator import attrgetter
 
+from hibernaut.errors import HasForks
 from hibernaut.kernel.head import Status
 from hibernaut.messages.inputs import encode_input
 from hibernaut.stores.arena import Arena
@@ -58,25 +59,31 @@ class MemoryTrees(ABC):
         return [self._row(thread) for thread in heapq.nsmallest(limit, found, attrgetter("updated", "thread_id"))]
 
     async def read_tree(self, root: str, *, living: bool = False) -> list[ThreadRow]:
-        if root not in self._threads or not self._trees.is_root(root):
+        if not self._is_root(root):
             return []
         tree = map(self._threads.__getitem__, self._trees.members(root))
         return [self._row(thread) for thread in tree if not (living and thread.status == "closed")]
 
+    async def read_forks(self, root: str) -> list[str]:
+        return self._trees.forks(root) if root in self._threads and self._trees.is_root(root) else []
+
     async def count_living(self, root: str) -> int:
         return self._trees.living(root)
 
-    async def delete(self, root: str, *, unchanged: bytes = b"") -> int:
-        if root not in self._threads or not self._trees.is_root(root):
+    async def delete(self, root: str, *, unchanged: bytes = b"", tenant: str | None = None) -> int:
+        if not self._is_root(root, tenant):
             return 0
         if unchanged and not self._is_unchanged(root, unchanged):
             return 0
+        if forks := self._trees.forks(root):
+            raise HasForks(root, forks)
         return self._remove(list(self._trees.members(root)))
 
     async def prune(self, before: int, *, tenant: str | None = None) -> int:
         def is_over(thread: Thread) -> bool:
             closed = thread.status == "closed" and thread.updated < before
-            return closed and not thread.effects and thread.thread_id not in self._asking
+            needed = thread.effects or thread.thread_id in self._asking or self._trees.has_forks(thread.thread_id)
+            return closed and not needed
 
         roots = {
             self._trees.place(thread.thread_id)[1] or thread.thread_id: None
@@ -93,6 +100,14 @@ class MemoryTrees(ABC):
             ]
             names += map(str, prunable(tree))
         return self._remove(names)
+
+    def _has_origin(self, fork_of: str, tenant: str) -> bool:
+        origin = self._threads.get(fork_of)
+        return origin is not None and origin.tenant == tenant
+
+    def _is_root(self, root: str, tenant: str | None = None) -> bool:
+        thread = self._threads.get(root)
+        return thread is not None and tenant in (None, thread.tenant) and self._trees.is_root(root)
 
     def _row(self, thread: Thread) -> ThreadRow:
         name = thread.thread_id

@@ -9,7 +9,7 @@ message that its status lets wake it (all for `open`; only user text and command
 `parked`) or its last commit said that it `continues`.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Literal, Protocol
 
@@ -152,6 +152,25 @@ class EffectRow(msgspec.Struct, frozen=True):
     created: int
 
 
+class StoreCounts(msgspec.Struct, frozen=True):
+    """What there is in a store at one moment, of all tenants together, and what was ever counted of it."""
+
+    threads: Mapping[str, int]
+    """Threads by status, those that are frozen included."""
+    frozen: int
+    ready: int
+    """Threads that are ready, and claimed by nobody,"""
+    ready_since: int
+    """and since when the first of them is (milliseconds since 1970); 0: none is."""
+    claimed: int
+    waiting: int
+    """Messages in all inboxes, due or not."""
+    effects: Mapping[str, int]
+    """Effects in the outbox, by state."""
+    counted: Mapping[str, int]
+    """What was added by `add_counts`, and "duplicates": the messages that were there before."""
+
+
 def check_note(key: str, value: bytes) -> None:
     """Check that a note can be kept.
 
@@ -165,18 +184,36 @@ def check_note(key: str, value: bytes) -> None:
 class Store(Protocol):
     """Keeps threads. See the module's text for what every method guarantees."""
 
-    async def create(self, threads: Sequence[NewThread], messages: Sequence[InputMessage], now: int) -> list[Outcome]:
+    async def create(
+        self,
+        threads: Sequence[NewThread],
+        messages: Sequence[InputMessage],
+        now: int,
+        *,
+        blobs: Sequence[Blob] = (),
+        tenant: str | None = None,
+    ) -> list[Outcome]:
         """Make the threads that do not exist yet, then put the messages, all in one transaction.
 
         A thread that exists already is left as it is (its tenant too). One whose parent is there belongs to its
-        parent's tree and tenant; a parent that is not there is none.
+        parent's tree and tenant; a parent that is not there is none. A fork of a thread that is not there, or is
+        another tenant's, is not made. `tenant`: as in `put`.
         """
         ...
 
     async def put(
-        self, messages: Sequence[InputMessage], now: int, *, due: int = 0, blobs: Sequence[Blob] = ()
+        self,
+        messages: Sequence[InputMessage],
+        now: int,
+        *,
+        due: int = 0,
+        blobs: Sequence[Blob] = (),
+        tenant: str | None = None,
     ) -> list[Outcome]:
-        """Store messages in their inboxes, in order; each gets its own outcome. `due` 0 is now."""
+        """Store messages in their inboxes, in order; each gets its own outcome. `due` 0 is now.
+
+        With `tenant`, a thread of another tenant is `UNKNOWN`.
+        """
         ...
 
     async def knows(self, thread_id: str, message_id: str) -> bool:
@@ -195,8 +232,12 @@ class Store(Protocol):
         """Return the views of a thread in the order of their kinds; they go with it."""
         ...
 
-    async def claim(self, owner: Owner, now: int, limit: int, *, threads: Sequence[str] | None = None) -> list[Claim]:
+    async def claim(
+        self, owner: Owner, now: int, limit: int, *, threads: Sequence[str] | None = None, tenant: str | None = None
+    ) -> list[Claim]:
         """Claim up to `limit` ready threads, the most urgent first; of `threads`, if given, and those below them.
+
+        With `tenant`, only its threads.
 
         A thread whose claim belongs to a dead engine is ready too. Claiming bumps its token and its tries.
         """
@@ -211,7 +252,9 @@ class Store(Protocol):
         ...
 
     async def commit(self, claim: Claim, commit: SliceCommit, *, keep: bool = False) -> None:
-        """Apply a round: head, page, receipt, consumed, deferred, dropped, spawned, outgoing, effects, settled, blobs.
+        """Apply a round: head, page, receipt, what becomes of messages, spawned, outgoing, effects, settled, blobs.
+
+        A message to a thread of another tenant goes nowhere, and an effect of another thread is not settled.
 
         Effects become `pending` rows owned by the claiming engine. Unless `keep`, the claim ends; with `keep` it goes
         on (with the new version). The thread's tries are set to 0 (1 with `keep`).
@@ -248,16 +291,16 @@ class Store(Protocol):
         """Mark effects as `accepted`."""
         ...
 
-    async def settle_effects(self, request_ids: Sequence[str]) -> None:
-        """Remove effects that are over."""
+    async def settle_effects(self, request_ids: Sequence[str], *, thread_id: str | None = None) -> None:
+        """Remove effects that are over; with `thread_id`, only those of that thread."""
         ...
 
     async def adopt_effects(
-        self, owner: Owner, now: int, limit: int, *, threads: Sequence[str] | None = None
+        self, owner: Owner, now: int, limit: int, *, threads: Sequence[str] | None = None, tenant: str | None = None
     ) -> list[EffectRow]:
         """Take over up to `limit` effects (`pending` or `sent`) whose owner is dead, each returned in the state it had.
 
-        With `threads` (roots), only effects of those and of the threads below them.
+        With `threads` (roots), only effects of those and of the threads below them; with `tenant`, only of its threads.
 
         Their owner is the adopter from now on; `accepted` ones and those of frozen threads are left alone.
         """
@@ -287,12 +330,20 @@ class Store(Protocol):
         """Return the outbox, of one thread or of all, oldest first."""
         ...
 
-    async def accepted_effects(self, before: int, after: str = "", limit: int = 1_000) -> list[EffectRow]:
-        """Return `accepted` effects that were made before that moment, by request id, those after the id `after`."""
+    async def accepted_effects(
+        self, before: int, after: str = "", limit: int = 1_000, *, tenant: str | None = None
+    ) -> list[EffectRow]:
+        """Return `accepted` effects that were made before that moment, by request id, those after the id `after`.
+
+        With `tenant`, only those of its threads.
+        """
         ...
 
     async def cancellations(self, owner: Owner) -> list[EffectRow]:
-        """Return the "cancel" effects of calls that this owner works on: it holds their "invoke", which is not over."""
+        """Return the "cancel" effects of calls that this owner works on: it holds their "invoke", which is not over.
+
+        Both are of one thread.
+        """
         ...
 
     async def read_config(self, digest: bytes) -> bytes | None:
@@ -327,21 +378,28 @@ class Store(Protocol):
         """Return a root and all its descendants in the order they were made; `living`: without the closed ones."""
         ...
 
+    async def read_forks(self, root: str) -> list[str]:
+        """Return the threads that are forks of those in a tree, in the order they were made."""
+        ...
+
     async def count_living(self, root: str) -> int:
         """Return how many descendants of a root are not closed. Cheap: it is asked before a thread is made."""
         ...
 
-    async def freeze(self, root: str) -> int:
+    async def freeze(self, root: str, *, tenant: str | None = None) -> int:
         """Let nothing run in a tree until it is thawed; return how many of its threads were not frozen before.
 
         Nothing in it ends: calls, questions, subscriptions and timers stay as they are, and what comes is held, what
         people say too. A claim on one of its threads is lost. Its `pending` effects are nobody's; those that were begun
-        go on. What is no root is left as it is.
+        go on. What is no root is left as it is; with `tenant`, so is a root of another one.
         """
         ...
 
-    async def thaw(self, root: str) -> int:
-        """Let a frozen tree go on where it was; return how many of its threads were frozen."""
+    async def thaw(self, root: str, *, tenant: str | None = None) -> int:
+        """Let a frozen tree go on where it was; return how many of its threads were frozen.
+
+        `tenant`: as in `freeze`.
+        """
         ...
 
     async def export_tree(self, root: str, now: int) -> "list[Record]":
@@ -362,26 +420,31 @@ class Store(Protocol):
 
         Raises:
             ThreadExists: one of its threads is there. Nothing was written.
-            MalformedInput: it is not whole. Nothing was written.
+            MalformedInput: it is not whole, or a fork of what is not there, or refers to a blob or a configuration that
+                is here and that it does not bring. Nothing was written.
         """
         ...
 
-    async def delete(self, root: str, *, unchanged: bytes = b"") -> int:
+    async def delete(self, root: str, *, unchanged: bytes = b"", tenant: str | None = None) -> int:
         """Remove a root with all its descendants and whatever belongs to them; return how many threads went.
 
         With `unchanged`, only a frozen tree whose records have this digest (`hibernaut.stores.archive.digest_of`): so
         nothing is lost that came after it was exported.
 
         Blobs and configurations go too, unless what is left refers to them. A claim on one of the threads is lost. A
-        thread that is made again under one of the names starts from nothing. What is no root is left as it is.
+        thread that is made again under one of the names starts from nothing. What is no root is left as it is; with
+        `tenant`, so is a root of another one.
+
+        Raises:
+            HasForks: others share the history of one of its threads. Nothing was written.
         """
         ...
 
     async def prune(self, before: int, *, tenant: str | None = None) -> int:
         """Remove what is over: threads that are closed and were last updated before that moment; return how many.
 
-        Each goes only with all its descendants, of which none may be open, be younger, or have a question or an
-        effect left; and under a closed root all go together, or none.
+        Each goes only with all its descendants, of which none may be open, be younger, or have a question, an effect
+        or a fork left; and under a closed root all go together, or none.
         """
         ...
 
@@ -395,6 +458,14 @@ class Store(Protocol):
 
     async def read_note(self, key: str) -> bytes | None:
         """Return a note, or None."""
+        ...
+
+    async def add_counts(self, added: Mapping[str, int], greatest: Mapping[str, int]) -> None:
+        """Add to what is counted of this store: sums, and values of which the greatest is kept."""
+        ...
+
+    async def read_counts(self, now: int) -> StoreCounts:
+        """Return what there is. It looks at every thread's place in the queue, and at no head, page or body."""
         ...
 
     async def secret(self) -> bytes:

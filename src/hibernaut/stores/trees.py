@@ -40,11 +40,13 @@ class _Tree(msgspec.Struct, gc=False, eq=False):
 class Trees:
     """The trees that have more than a root."""
 
-    __slots__ = ("_parents", "_trees")
+    __slots__ = ("_forks", "_origins", "_parents", "_trees")
 
     def __init__(self) -> None:
         self._parents: dict[str, tuple[str, _Tree]] = {}
         self._trees: dict[str, _Tree] = {}
+        self._origins: dict[str, str] = {}
+        self._forks: dict[str, dict[str, None]] = {}
 
     def add(self, thread_id: str, parent: str) -> None:
         """Add a new thread below another."""
@@ -53,6 +55,24 @@ class Trees:
         tree.descendants[thread_id] = None
         tree.living += 1
         self._parents[thread_id] = parent, tree
+
+    def add_fork(self, thread_id: str, origin: str) -> None:
+        """Note that a new root shares the beginning of its history with another thread."""
+        self._origins[thread_id] = origin
+        self._forks.setdefault(origin, {})[thread_id] = None
+
+    def origin(self, thread_id: str) -> str:
+        """Return the thread that one is a fork of, "" if it is none."""
+        return self._origins.get(thread_id, "")
+
+    def has_forks(self, thread_id: str) -> bool:
+        """Tell whether a thread has any."""
+        return thread_id in self._forks
+
+    def forks(self, root: str) -> list[str]:
+        """Return the forks of the threads in a tree, in the order they were made."""
+        found = {fork for member in self.members(root) for fork in self._forks.get(member, ())}
+        return [fork for fork in self._origins if fork in found] if found else []
 
     def place(self, thread_id: str) -> tuple[str, str]:
         """Return a thread's parent and root: two empty names for a root."""
@@ -83,6 +103,10 @@ class Trees:
         """Forget threads, of which some are closed; each with all its descendants."""
         for thread_id in thread_ids:
             self._trees.pop(thread_id, None)
+            if (origin := self._origins.pop(thread_id, "")) and (forks := self._forks.get(origin)):
+                del forks[thread_id]
+                if not forks:
+                    del self._forks[origin]
             if (above := self._parents.pop(thread_id, None)) is None:
                 continue
             tree = above[1]

@@ -14,7 +14,7 @@ from hibernaut.kernel.commit import Blob, NewThread, SliceCommit
 from hibernaut.kernel.head import Status
 from hibernaut.messages.inputs import Delivered, InputMessage
 from hibernaut.stores.archive import Record
-from hibernaut.stores.protocol import Claim, EffectRow, LogRow, Outcome, Owner, Store, ThreadRow, ViewRow
+from hibernaut.stores.protocol import Claim, EffectRow, LogRow, Outcome, Owner, Store, StoreCounts, ThreadRow, ViewRow
 
 T = TypeVar("T")
 
@@ -54,13 +54,29 @@ class FaultyStore:
         """Do something else of the same process, which is counted with the operations: it can die of it, too."""
         return await self._perform(name, operation)
 
-    async def create(self, threads: Sequence[NewThread], messages: Sequence[InputMessage], now: int) -> list[Outcome]:
-        return await self._perform("create", lambda: self._inner.create(threads, messages, now))
+    async def create(
+        self,
+        threads: Sequence[NewThread],
+        messages: Sequence[InputMessage],
+        now: int,
+        *,
+        blobs: Sequence[Blob] = (),
+        tenant: str | None = None,
+    ) -> list[Outcome]:
+        return await self._perform(
+            "create", lambda: self._inner.create(threads, messages, now, blobs=blobs, tenant=tenant)
+        )
 
     async def put(
-        self, messages: Sequence[InputMessage], now: int, *, due: int = 0, blobs: Sequence[Blob] = ()
+        self,
+        messages: Sequence[InputMessage],
+        now: int,
+        *,
+        due: int = 0,
+        blobs: Sequence[Blob] = (),
+        tenant: str | None = None,
     ) -> list[Outcome]:
-        return await self._perform("put", lambda: self._inner.put(messages, now, due=due, blobs=blobs))
+        return await self._perform("put", lambda: self._inner.put(messages, now, due=due, blobs=blobs, tenant=tenant))
 
     async def knows(self, thread_id: str, message_id: str) -> bool:
         return await self._perform("knows", lambda: self._inner.knows(thread_id, message_id))
@@ -71,8 +87,12 @@ class FaultyStore:
     async def read_views(self, thread_id: str) -> list[ViewRow]:
         return await self._perform("read_views", lambda: self._inner.read_views(thread_id))
 
-    async def claim(self, owner: Owner, now: int, limit: int, *, threads: Sequence[str] | None = None) -> list[Claim]:
-        return await self._perform("claim", lambda: self._inner.claim(owner, now, limit, threads=threads))
+    async def claim(
+        self, owner: Owner, now: int, limit: int, *, threads: Sequence[str] | None = None, tenant: str | None = None
+    ) -> list[Claim]:
+        return await self._perform(
+            "claim", lambda: self._inner.claim(owner, now, limit, threads=threads, tenant=tenant)
+        )
 
     async def take(self, claim: Claim, now: int) -> tuple[Delivered, ...]:
         return await self._perform("take", lambda: self._inner.take(claim, now))
@@ -98,14 +118,14 @@ class FaultyStore:
     async def accept_effects(self, request_ids: Sequence[str]) -> None:
         await self._perform("accept_effects", lambda: self._inner.accept_effects(request_ids))
 
-    async def settle_effects(self, request_ids: Sequence[str]) -> None:
-        await self._perform("settle_effects", lambda: self._inner.settle_effects(request_ids))
+    async def settle_effects(self, request_ids: Sequence[str], *, thread_id: str | None = None) -> None:
+        await self._perform("settle_effects", lambda: self._inner.settle_effects(request_ids, thread_id=thread_id))
 
     async def adopt_effects(
-        self, owner: Owner, now: int, limit: int, *, threads: Sequence[str] | None = None
+        self, owner: Owner, now: int, limit: int, *, threads: Sequence[str] | None = None, tenant: str | None = None
     ) -> list[EffectRow]:
         return await self._perform(
-            "adopt_effects", lambda: self._inner.adopt_effects(owner, now, limit, threads=threads)
+            "adopt_effects", lambda: self._inner.adopt_effects(owner, now, limit, threads=threads, tenant=tenant)
         )
 
     async def next_due(self, now: int) -> int | None:
@@ -126,8 +146,12 @@ class FaultyStore:
     async def read_effects(self, thread_id: str | None = None) -> list[EffectRow]:
         return await self._perform("read_effects", lambda: self._inner.read_effects(thread_id))
 
-    async def accepted_effects(self, before: int, after: str = "", limit: int = 1_000) -> list[EffectRow]:
-        return await self._perform("accepted_effects", lambda: self._inner.accepted_effects(before, after, limit))
+    async def accepted_effects(
+        self, before: int, after: str = "", limit: int = 1_000, *, tenant: str | None = None
+    ) -> list[EffectRow]:
+        return await self._perform(
+            "accepted_effects", lambda: self._inner.accepted_effects(before, after, limit, tenant=tenant)
+        )
 
     async def cancellations(self, owner: Owner) -> list[EffectRow]:
         return await self._perform("cancellations", lambda: self._inner.cancellations(owner))
@@ -158,14 +182,17 @@ class FaultyStore:
     async def read_tree(self, root: str, *, living: bool = False) -> list[ThreadRow]:
         return await self._perform("read_tree", lambda: self._inner.read_tree(root, living=living))
 
+    async def read_forks(self, root: str) -> list[str]:
+        return await self._perform("read_forks", lambda: self._inner.read_forks(root))
+
     async def count_living(self, root: str) -> int:
         return await self._perform("count_living", lambda: self._inner.count_living(root))
 
-    async def freeze(self, root: str) -> int:
-        return await self._perform("freeze", lambda: self._inner.freeze(root))
+    async def freeze(self, root: str, *, tenant: str | None = None) -> int:
+        return await self._perform("freeze", lambda: self._inner.freeze(root, tenant=tenant))
 
-    async def thaw(self, root: str) -> int:
-        return await self._perform("thaw", lambda: self._inner.thaw(root))
+    async def thaw(self, root: str, *, tenant: str | None = None) -> int:
+        return await self._perform("thaw", lambda: self._inner.thaw(root, tenant=tenant))
 
     async def export_tree(self, root: str, now: int) -> list[Record]:
         return await self._perform("export_tree", lambda: self._inner.export_tree(root, now))
@@ -173,8 +200,8 @@ class FaultyStore:
     async def import_tree(self, records: Sequence[Record], *, reissue: Collection[str] = ()) -> int:
         return await self._perform("import_tree", lambda: self._inner.import_tree(records, reissue=reissue))
 
-    async def delete(self, root: str, *, unchanged: bytes = b"") -> int:
-        return await self._perform("delete", lambda: self._inner.delete(root, unchanged=unchanged))
+    async def delete(self, root: str, *, unchanged: bytes = b"", tenant: str | None = None) -> int:
+        return await self._perform("delete", lambda: self._inner.delete(root, unchanged=unchanged, tenant=tenant))
 
     async def prune(self, before: int, *, tenant: str | None = None) -> int:
         return await self._perform("prune", lambda: self._inner.prune(before, tenant=tenant))
@@ -187,6 +214,12 @@ class FaultyStore:
 
     async def read_note(self, key: str) -> bytes | None:
         return await self._perform("read_note", lambda: self._inner.read_note(key))
+
+    async def add_counts(self, added: Mapping[str, int], greatest: Mapping[str, int]) -> None:
+        await self._perform("add_counts", lambda: self._inner.add_counts(added, greatest))
+
+    async def read_counts(self, now: int) -> StoreCounts:
+        return await self._perform("read_counts", lambda: self._inner.read_counts(now))
 
     async def secret(self) -> bytes:
         return await self._inner.secret()

@@ -70,7 +70,7 @@ def fit(content: Content) -> tuple[Content, tuple[Blob, ...]]:
 
     Raises:
         TooLarge: it has more than `LARGEST_CONTENT` bytes.
-        MalformedInput: it has too many parts.
+        MalformedInput: it has too many parts, or one that names a blob.
     """
     if isinstance(content, str):
         text = clean(str.__str__(content))  # a subclass, such as an enum of texts, could not be stored
@@ -95,13 +95,20 @@ def _check_size(size: int) -> None:
         raise TooLarge("the content", size, LARGEST_CONTENT, "LARGEST_CONTENT")
 
 
-def _clean_part(part: Part) -> Part:
-    if isinstance(part, Image):
-        return Image(clean(part.media_type), bytes(part.data), bytes(part.blob), clean(part.url))
-    return msgspec.structs.replace(part, text=clean(part.text))
+def _clean_part(part: Part) -> Text | Image:
+    """Clean a part.
+
+    Raises:
+        MalformedInput: it names a blob: whoever knows a digest need not have a right to what it is of.
+    """
+    if isinstance(part, Text):
+        return Text(clean(part.text))
+    if isinstance(part, Excerpt) or part.blob:
+        raise MalformedInput("a part of the content only names a blob; hand in the text or the image itself")
+    return Image(clean(part.media_type), bytes(part.data), url=clean(part.url))
 
 
-def _part_size(part: Part) -> int:
+def _part_size(part: Text | Image) -> int:
     if isinstance(part, Image):
         return len(part.data) + len(part.url)
     return _utf8_size(part.text)
@@ -111,20 +118,19 @@ def _utf8_size(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode())
 
 
-def _spill(part: Part, blobs: dict[bytes, Blob]) -> Part:
+def _spill(part: Text | Image, blobs: dict[bytes, Blob]) -> Part:
+    left: Part
     if isinstance(part, Image):
         if len(part.data) <= EXCERPT:
             return part
         blob = Blob(sha256(part.data), part.data)
-        part = msgspec.structs.replace(part, data=b"", blob=blob.digest)
+        left = msgspec.structs.replace(part, data=b"", blob=blob.digest)
     elif _utf8_size(part.text) <= EXCERPT:
         return part
-    elif isinstance(part, Excerpt):
-        return msgspec.structs.replace(part, text=excerpt(part.text, EXCERPT))
     else:
-        part, blob = _spill_text(part.text)
+        left, blob = _spill_text(part.text)
     blobs[blob.digest] = blob
-    return part
+    return left
 
 
 def _spill_text(text: str) -> tuple[Excerpt, Blob]:

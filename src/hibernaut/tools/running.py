@@ -90,8 +90,10 @@ class Subscription:
         self._context = context
         self._values: AsyncGenerator[object, None] | None = None
 
-    async def next(self) -> ToolEvent | None:
+    async def next(self, refused: Exception | None = None) -> ToolEvent | None:
         """Return the next event, the first one within the tool's time-out; None if there is none any more.
+
+        `refused`: why the last one was not taken, which is raised where the function yielded it.
 
         Raises:
             CancelledError: the subscription was cancelled.
@@ -104,7 +106,7 @@ class Subscription:
                 keywords = self._tool.keywords(self._arguments, self._context)
                 self._values = cast("AsyncGenerator[object, None]", self._tool.function(**keywords))
             async with limit:
-                value = await anext(self._values, _NOTHING)
+                value = await (anext(self._values, _NOTHING) if refused is None else self._throw(refused))
         except FROM_A_STRANGER as error:
             self.ended = _how_it_failed(self._tool, error, limit)
             return None
@@ -112,6 +114,12 @@ class Subscription:
             self.ended = Outcome("The subscription has ended.")
             return None
         return value if isinstance(value, ToolEvent) else ToolEvent(value)
+
+    async def _throw(self, refused: Exception) -> object:
+        try:
+            return await self._values.athrow(refused) if self._values is not None else _NOTHING
+        except StopAsyncIteration:
+            return _NOTHING
 
     async def close(self) -> None:
         """Let the generator clean up."""

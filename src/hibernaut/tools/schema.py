@@ -181,6 +181,16 @@ def signature_of(
     return ToolSignature(tool_name, description, root, context or None, fields, struct)
 
 
+def schema_of(hint: Any, where: str) -> Schema:
+    """Return the JSON Schema of a type. `where` is what it is, for refusals.
+
+    Raises:
+        ToolDefinitionError: JSON cannot write it.
+    """
+    (schema,), definitions = _schemas([hint], [where])
+    return {**schema, "$defs": definitions} if definitions else schema
+
+
 class _Context:
     """Stands for the annotation of the context parameter."""
 

@@ -160,7 +160,7 @@ class ToolTable:
 
 def _entry_of(tool: AnyTool) -> _Entry:
     spec = ToolSpec(tool.name, tool.description, tool.parameters)
-    verdict = Run(tool.mode, tool.deadline, tool.passive)
+    verdict = Run(tool.mode, tool.deadline, tool.passive, event_schema=tool.event_schema)
     return _Entry(spec, tool.signature, tool.where, verdict, annotations_of(tool))
 
 

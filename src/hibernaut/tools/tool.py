@@ -19,6 +19,7 @@ import msgspec
 from hibernaut.errors import ToolDefinitionError
 from hibernaut.messages.items import EVENT_TOOL
 from hibernaut.tools.context import LONGEST_WAIT, ToolContext
+from hibernaut.tools.event_schema import write_schema
 from hibernaut.tools.schema import ToolSignature, signature_of
 
 P = ParamSpec("P")
@@ -56,6 +57,8 @@ class Tool(msgspec.Struct, Generic[P, R_co], frozen=True, kw_only=True, eq=False
     """Where a subscription's events go: each into a thread of its own, or into the thread itself."""
     resumable: bool = False
     """A subscription whose process has ended is called again, with the id of its last event."""
+    event_schema: str = ""
+    """A JSON Schema of a subscription's events, as JSON text; "" for any."""
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
         """Call the function as it was written."""
@@ -107,6 +110,7 @@ def tool(
     deadline: float | None = None,
     events: Events | None = None,
     resumable: bool = False,
+    event_schema: object = None,
 ) -> Tool[P, R_co]: ...
 
 
@@ -123,6 +127,7 @@ def tool(
     deadline: float | None = None,
     events: Events | None = None,
     resumable: bool = False,
+    event_schema: object = None,
 ) -> Decorator: ...
 
 
@@ -140,6 +145,7 @@ def tool(
     deadline: float | None = None,
     events: Events | None = None,
     resumable: bool = False,
+    event_schema: object = None,
 ) -> Any:
     """Make a function a tool.
 
@@ -157,6 +163,8 @@ def tool(
         events: "threaded" gives each event of a subscription a thread of its own (the default), "associative" puts
             them into the thread itself.
         resumable: A subscription whose process has ended is called again, with `ToolContext.last_event_id`.
+        event_schema: What the events of a subscription are: a type, or a JSON Schema as a dict. Another event is
+            refused: `EventMisfit` is raised where the function yields it. The confirmation is no event.
 
     Raises:
         ToolDefinitionError: the function cannot be a tool as it is, or the options do not go together.
@@ -180,6 +188,10 @@ def tool(
         )
     if events not in (None, "associative", "threaded"):
         raise ToolDefinitionError(f'events of {where} are "associative" or "threaded", not {events!r}')
+    if event_schema is not None and mode != "subscription":
+        raise ToolDefinitionError(
+            f"{where} has an `event_schema`, and only a subscription (an async generator) has events"
+        )
     run_for, open_for = _milliseconds("timeout", timeout, where), _milliseconds("deadline", deadline, where)
     if run_for and open_for and run_for > open_for:
         raise ToolDefinitionError(f"{where} may run for longer than its call stays open: give it a longer deadline")
@@ -201,6 +213,7 @@ def tool(
         deadline=open_for,
         events=events or "threaded",
         resumable=resumable,
+        event_schema="" if event_schema is None else write_schema(event_schema, where),
     )
 
 

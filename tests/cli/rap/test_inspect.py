@@ -36,6 +36,7 @@ def test_an_endpoint_on_another_host_is_marked_and_schemas_are_shown_when_asked_
     assert (told["rap_inspect"], told["problems"], toolset["elsewhere"]) == (1, [], True)
     assert toolset["tools"][0]["signature"] == "add(a: integer, b: integer)"
     assert toolset["tools"][0]["input_schema"]["required"] == ["a", "b"]
+    assert toolset["tools"][0]["event_schema"] is None
 
 
 def test_a_toolset_that_is_refused_says_why_one_by_one(invoke: Invoke) -> None:

@@ -61,6 +61,7 @@ OTHERS = {
     "forgetful": "idempotency.same-key",
     "stubborn": "cancel.stops",
     "no event ids": "subscription.event-ids",
+    "other events": "subscription.event-schema",
 }
 
 

@@ -24,7 +24,7 @@ def a_server() -> ToolServer:
         await asyncio.Event().wait()
         return "rested"
 
-    @server.tool(events="associative")
+    @server.tool(events="associative", event_schema=str)
     async def tick(count: int = 10) -> AsyncIterator[str]:
         """Tick ten times a second."""
         yield "ticking"

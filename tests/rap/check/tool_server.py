@@ -119,6 +119,7 @@ class ToolServer:
             tool("draw", {"text": {"type": "string", "default": "a dot"}}),
             tool("login", {}, requiresAuth="example"),
         ]
+        tools[3]["eventSchema"] = {"type": "integer"} if self.has("other events") else {"type": "string"}
         if self.has("elsewhere"):
             return {"name": "numbers", "endpoint": self.endpoint, "tools": tools}
         if self.has("bad schema"):

@@ -10,6 +10,7 @@ from hibernaut import AgentSystem
 from hibernaut.clock import Clock
 from hibernaut.engine.answering import OpenQuestion
 from hibernaut.handle import ThreadHandle
+from hibernaut.kernel.outside import unfenced
 from hibernaut.messages.items import UserItem
 from hibernaut.messages.parts import Image, Text, plain_text
 from hibernaut.models.protocol import ModelRequest
@@ -57,7 +58,7 @@ def obedient(request: ModelRequest) -> ScriptedTurn:
     if isinstance(last, UserItem) and not last.origin:
         name, _, arguments = said.partition(" ")
         return call(name, json.loads(arguments or "{}"))
-    return say("I read: ", said)
+    return say("I read: ", unfenced(said))
 
 
 @asynccontextmanager

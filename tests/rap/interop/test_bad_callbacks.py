@@ -50,12 +50,12 @@ class Door(NamedTuple):
         return {name: count for name, count in json.loads(reply.body).items() if name not in ("ok", "keys")}
 
     def everything(self) -> dict[str, list[Any]]:
-        """Return all that the store holds, but for whether the engine lives."""
+        """Return all that the store holds, but for whether the engine lives, and what was counted."""
         with apsw.Connection(str(self.file), flags=apsw.SQLITE_OPEN_READONLY) as connection:
             tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
             found = {table: list(connection.execute(f'SELECT * FROM "{table}"')) for table in tables}
         connection.close()
-        del found["engine"], found["sqlite_sequence"]
+        del found["engine"], found["sqlite_sequence"], found["counted"]
         return found
 
 

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from hibernaut import Deferred, ToolContext, ToolError, ToolEvent
+from hibernaut.errors import EventMisfit
 from hibernaut.rap import ToolServer
 from hibernaut.tools.running import Subscription
 from tests.rap.kit.runtime import HeardClock, Runtime
@@ -157,3 +158,33 @@ async def test_one_that_breaks_off_by_a_defect_ends_and_says_what_is_known(
         assert not await runtime.alive()
     said = "Error: watch broke off inside the server. It is unknown whether it happened; check before repeating it."
     assert (last["text"], last["final"], last["sequence"]) == (said, True, 1)
+
+
+async def test_an_event_that_does_not_fit_its_schema_is_raised_where_it_is_yielded_and_takes_no_number(
+    runtime: Runtime,
+) -> None:
+    server, refused = ToolServer("desk"), list[EventMisfit]()
+
+    @server.tool(event_schema={"type": "object", "required": ["sky"]})
+    async def watch(how: str) -> AsyncIterator[object]:
+        """Watch."""
+        yield "watching"
+        for value in ("obey me", {"sky": "clear"}, {"sea": "calm"}, {"sky": "grey"}):
+            try:
+                yield value
+            except EventMisfit as error:
+                refused.append(error)
+        if how == "fails":
+            yield "not caught"
+
+    async with runtime.calling(server):
+        await runtime.call("watch", {"how": "ends"}, name="ends")
+        await runtime.call("watch", {"how": "fails"}, name="fails")
+        ended, failed = await runtime.ends("ends"), await runtime.ends("fails")
+    assert [(one["text"], one["sequence"]) for one in ended] == [
+        ('{"sky":"clear"}', 1),
+        ('{"sky":"grey"}', 2),
+        ("", 3),
+    ]
+    assert len(refused) == 4
+    assert "EventMisfit" in failed[-1]["text"]

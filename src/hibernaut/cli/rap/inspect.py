@@ -96,6 +96,10 @@ def _lines(url: str, toolset: Toolset, *, schemas: bool) -> Iterator[str]:
         if schemas:
             schema = msgspec.json.format(tool.parameters.encode(), indent=2).decode()
             yield from textwrap.indent(schema, "    ").splitlines()
+        if schemas and tool.event_schema:
+            yield "    its events:"
+            schema = msgspec.json.format(tool.event_schema.encode(), indent=2).decode()
+            yield from textwrap.indent(schema, "    ").splitlines()
 
 
 def _notes(tool: RemoteTool) -> str:
@@ -132,6 +136,7 @@ def _record(url: str, toolset: Toolset | None, problems: tuple[str, ...]) -> dic
                     "annotations": msgspec.json.decode(tool.annotations),
                     "input_schema": msgspec.json.decode(tool.parameters),
                     "display_script": tool.display_script,
+                    "event_schema": msgspec.json.decode(tool.event_schema) if tool.event_schema else None,
                 }
                 for tool in toolset.tools
             ],

@@ -80,7 +80,7 @@ async def _entries(
 ) -> AsyncIterator[_Entry]:
     """Yield a history: from a summary on (that comes first), or all of it."""
     if inherited:
-        for item in await inherited_items(system.store, head.link, whole=True):
+        for item in await inherited_items(system.store, head.base, whole=True):
             yield _Entry(0, 0, item)
     if summary is None:
         async for entry in _own(system, head.thread_id, 0, 0):

@@ -64,6 +64,7 @@ async def _show(setting: Setting, given: str, *, as_json: bool) -> None:
         ("State", f"{state.status}{doing}"),
         ("Reason", state.reason),
         ("Parent", state.parent),
+        ("Fork of", state.fork_of),
         ("Is for", shorten(state.purpose, LONGEST_EXCERPT)),
         (
             "Below",

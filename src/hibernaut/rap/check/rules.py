@@ -213,6 +213,13 @@ RULES: Final = (
         _SUBSCRIPTION,
     ),
     Rule(
+        "subscription.event-schema",
+        "+",
+        "To a runtime",
+        "What its events say, but for the last one, fits the eventSchema of the tool, if it has one.",
+        _SUBSCRIPTION,
+    ),
+    Rule(
         "subscription.final-is-last",
         "MUST",
         "To a runtime",

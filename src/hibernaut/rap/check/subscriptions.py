@@ -5,6 +5,7 @@ from hibernaut.rap.check.notices import ask_while_open
 from hibernaut.rap.check.peer import Call
 from hibernaut.rap.check.receiver import Delivery
 from hibernaut.rap.check.session import Named, Session, is_taken, seconds
+from hibernaut.tools.event_schema import misfit
 
 _EVENT = "subscription_event"
 
@@ -18,9 +19,10 @@ async def follow(session: Session, named: Named) -> None:
     await call.inbox.next(within, _is_final)
     events = [one for one in call.inbox.deliveries if one.kind == _EVENT]
     if not events:
-        for rule in ("subscription.events", "subscription.event-ids"):
+        for rule in ("subscription.events", "subscription.event-ids", "subscription.event-schema"):
             session.findings.not_tried(rule, f"{named[0]}: no event came in {seconds(within)}")
     _judge_events(session, call, events)
+    _judge_contents(session, named, events)
     if not any(map(_is_final, events)):
         session.findings.not_applicable(
             "subscription.final-is-last", f"{named[0]}: it did not end in {seconds(within)}"
@@ -89,6 +91,18 @@ def _judge_events(session: Session, call: Call, deliveries: list[Delivery]) -> N
             "subscription.event-ids", named, seen if named or not event.event_id else f"{seen} twice"
         )
         ids.add(event.event_id)
+
+
+def _judge_contents(session: Session, named: Named, deliveries: list[Delivery]) -> None:
+    rule, tool = "subscription.event-schema", session.tool(named[0])
+    if tool is None or not tool.event_schema:
+        session.findings.not_applicable(rule, f"{named[0]}: it has no eventSchema")
+        return
+    for delivery in deliveries:
+        event = delivery.written
+        if isinstance(event, SubscriptionEvent) and not event.final:
+            problems = misfit(tool.event_schema, event.text)
+            session.findings.judge(rule, not problems, f"{named[0]}: {problems or 'it fits'}")
 
 
 def _is_final(delivery: Delivery) -> bool:

@@ -14,18 +14,19 @@ from typing import Any, Final, TypeVar
 
 from hibernaut.clock import Clock
 from hibernaut.codec import sha256
-from hibernaut.errors import AlreadyAnswered, MalformedInput, StoreError, TokenRefused
+from hibernaut.errors import AlreadyAnswered, EventMisfit, MalformedInput, StoreError, TokenRefused
 from hibernaut.ids import base32
 from hibernaut.kernel.fold import Refusal
 from hibernaut.rap.answers import Unavailable
 from hibernaut.rap.kit.alarms import Alarm, Alarms
 from hibernaut.rap.kit.delivery import Delivery
 from hibernaut.rap.kit.questions import Questions
-from hibernaut.rap.kit.results import event_of, failed, result_of
+from hibernaut.rap.kit.results import event_of, failed, result_of, said_by
 from hibernaut.rap.kit.state import CallbackKind, Owed, State, StoredCall
 from hibernaut.rap.requests import Invocation
 from hibernaut.rap.wire import encode
 from hibernaut.tools.context import ToolContext, ToolEvent
+from hibernaut.tools.event_schema import misfit
 from hibernaut.tools.results import Outcome, failure
 from hibernaut.tools.results import outcome as outcome_of
 from hibernaut.tools.running import Functions, Subscription
@@ -253,13 +254,19 @@ class Calls:
 
     async def _bring_events(self, tool: AnyTool, call: StoredCall, subscription: Subscription) -> None:
         number, last = call.last_sequence, False
+        refused: EventMisfit | None = None
         while not last:
-            event = await subscription.next()
-            number += 1
+            event = await subscription.next(refused)
             if event is None:
-                event, outcome, last = ToolEvent(""), subscription.ended or Outcome(""), True
+                event, outcome, last = ToolEvent(""), _last_words(tool, subscription.ended), True
             else:
                 outcome, last = outcome_of(event.content), event.final
+                refused = _misfit(tool, outcome)
+                if refused is not None:
+                    logger.warning("%s", refused)
+                    last = False
+                    continue
+            number += 1
             name = event.event_id or f"#{number}"
             associative = tool.events == "associative"
             body = event_of(
@@ -343,6 +350,16 @@ class Calls:
 def _is_repeatable(tool: AnyTool) -> bool:
     """Tell whether a call whose process has ended is simply begun again."""
     return tool.resumable if tool.mode == "subscription" else tool.idempotent
+
+
+def _misfit(tool: AnyTool, outcome: Outcome) -> EventMisfit | None:
+    problems = misfit(tool.event_schema, said_by(outcome)) if tool.event_schema else ""
+    return EventMisfit(tool.name, problems) if problems else None
+
+
+def _last_words(tool: AnyTool, ended: Outcome | None) -> Outcome:
+    """Return what a subscription says of its own end: nothing if its events have a schema, unless it failed."""
+    return Outcome("") if ended is None or (tool.event_schema and not ended.is_error) else ended
 
 
 def _digest(*names: str) -> bytes:

@@ -47,11 +47,15 @@ def event_of(
             sequence=sequence,
         )
 
-    said = "\n".join(
+    body = encode(event(_marked(said_by(outcome), is_error=outcome.is_error)))
+    return body if len(body) <= LIMITS.callback_bytes else encode(event(_too_large("an event", len(body))))
+
+
+def said_by(outcome: Outcome) -> str:
+    """Return what an event says, as the wire carries it."""
+    return "\n".join(
         part.text if isinstance(part, TextPart) else f"[image: {part.media_type}]" for part in _parts(outcome)
     )
-    body = encode(event(_marked(said, is_error=outcome.is_error)))
-    return body if len(body) <= LIMITS.callback_bytes else encode(event(_too_large("an event", len(body))))
 
 
 def failed(text: str) -> Outcome:

@@ -47,6 +47,7 @@ class ToolOptions(TypedDict, total=False):
     deadline: float | None
     events: Events | None
     resumable: bool
+    event_schema: object
 
 
 class Decorator(Protocol):
@@ -385,4 +386,5 @@ def _offer(
         long_running=long_running,
         requires_auth=requires_auth,
         display_script=display_script,
+        event_schema=tool.event_schema,
     )

@@ -7,17 +7,17 @@
 -- name: find_thread
 SELECT id, status, lane, rank, wake,
     (SELECT max(place) FROM inbox WHERE place > thread.id << 32 AND place < (thread.id + 1) << 32)
-FROM thread WHERE thread_id = ?1;
+FROM thread WHERE thread_id = ?1 AND (?2 IS NULL OR tenant = ?2);
 
 -- name: find_claimed
-SELECT id, lane, version, status, continues FROM thread WHERE thread_id = ?1 AND token = ?2 AND lane > 0;
+SELECT id, lane, version, status, continues, tenant FROM thread WHERE thread_id = ?1 AND token = ?2 AND lane > 0;
 
 -- name: find_parent
 SELECT id, coalesce(root, id), tenant FROM thread WHERE thread_id = ?1;
 
 -- name: add_thread
-INSERT INTO thread (thread_id, tenant, created, updated, parent, root, token)
-VALUES (?1, ?2, ?3, ?3, ?4, ?5, (SELECT token FROM deleted)) ON CONFLICT DO NOTHING RETURNING id;
+INSERT INTO thread (thread_id, tenant, created, updated, parent, root, fork_of, token)
+VALUES (?1, ?2, ?3, ?3, ?4, ?5, ?6, (SELECT token FROM deleted)) ON CONFLICT DO NOTHING RETURNING id;
 
 -- name: add_head
 INSERT INTO head (thread, head) VALUES (?1, ?2);
@@ -54,6 +54,10 @@ DELETE FROM known WHERE thread = ?1 AND digest = ?2;
 
 -- name: defer_message
 UPDATE inbox SET rank = rank - due + ?4, due = ?4, deferred = 1
+WHERE place = (SELECT place FROM known WHERE thread = ?1 AND digest = ?2) AND message_id = ?3;
+
+-- name: rewrite_message
+UPDATE inbox SET body = ?4
 WHERE place = (SELECT place FROM known WHERE thread = ?1 AND digest = ?2) AND message_id = ?3;
 
 -- name: moments
@@ -115,17 +119,18 @@ SELECT id, status, continues FROM thread WHERE lane = -1 AND rank <= ?1;
 -- name: ready
 -- A thread's rank is at most ?3 (the greatest penalty) above its wake, so nobody beyond that is ready.
 SELECT rank, id, thread_id, token, tries, version, status FROM thread
-WHERE lane = ?1 AND rank <= ?2 + ?3 AND wake <= ?2 ORDER BY rank LIMIT ?4;
+WHERE lane = ?1 AND rank <= ?2 + ?3 AND wake <= ?2 AND (?5 IS NULL OR tenant = ?5) ORDER BY rank LIMIT ?4;
 
 -- name: ready_among
 -- The names come as bytes, since as texts they would end at a NUL.
 -- A root stands for its whole tree.
 SELECT rank, id, thread_id, token, tries, version, status, lane FROM thread
 WHERE thread_id IN (SELECT CAST(value AS TEXT) FROM carray(?1)) AND lane IS NOT NULL AND wake <= ?2
+AND (?3 IS NULL OR tenant = ?3)
 UNION
 SELECT rank, id, thread_id, token, tries, version, status, lane FROM thread
 WHERE root IN (SELECT id FROM thread WHERE thread_id IN (SELECT CAST(value AS TEXT) FROM carray(?1)))
-AND root IS NOT NULL AND status < 3 AND lane IS NOT NULL AND wake <= ?2;
+AND root IS NOT NULL AND status < 3 AND lane IS NOT NULL AND wake <= ?2 AND (?3 IS NULL OR tenant = ?3);
 
 -- name: grant
 UPDATE thread SET lane = ?1, token = token + 1, tries = tries + 1 WHERE id IN carray(?2);
@@ -205,16 +210,20 @@ UPDATE outbox SET state = 2 WHERE request_id = ?1;
 -- name: settle_effect
 DELETE FROM outbox WHERE request_id = ?1;
 
+-- name: settle_effect_of
+DELETE FROM outbox WHERE request_id = ?1 AND thread = ?2;
+
 -- name: unfinished_effects
 SELECT outbox.id, effect, thread_id, state, '', outbox.created FROM outbox JOIN thread ON thread.id = outbox.thread
-WHERE engine = ?1 AND state < 2 AND lane IS NOT -2 ORDER BY outbox.id LIMIT ?2;
+WHERE engine = ?1 AND state < 2 AND lane IS NOT -2 AND (?3 IS NULL OR tenant = ?3) ORDER BY outbox.id LIMIT ?2;
 
 -- name: unfinished_effects_among
 -- Those of some threads; a root stands for its whole tree.
 SELECT outbox.id, effect, thread.thread_id, state, '', outbox.created
 FROM outbox JOIN thread ON thread.id = outbox.thread LEFT JOIN thread AS top ON top.id = thread.root
 WHERE engine = ?1 AND state < 2 AND thread.lane IS NOT -2
-AND coalesce(top.thread_id, thread.thread_id) IN (SELECT CAST(value AS TEXT) FROM carray(?3))
+AND coalesce(top.thread_id, thread.thread_id) IN (SELECT CAST(value AS TEXT) FROM carray(?4))
+AND (?3 IS NULL OR thread.tenant = ?3)
 ORDER BY outbox.id LIMIT ?2;
 
 -- name: adopt_effect
@@ -260,12 +269,14 @@ WHERE thread_id = ?1 ORDER BY outbox.id;
 -- name: accepted_effects
 SELECT outbox.id, effect, thread_id, state, engine_id, outbox.created
 FROM outbox JOIN thread ON thread.id = outbox.thread LEFT JOIN engine ON engine.id = outbox.engine
-WHERE state = 2 AND outbox.created < ?1 AND request_id > ?2 ORDER BY request_id LIMIT ?3;
+WHERE state = 2 AND outbox.created < ?1 AND request_id > ?2 AND (?4 IS NULL OR tenant = ?4)
+ORDER BY request_id LIMIT ?3;
 
 -- name: cancellations
 -- An "invoke" has the id of its call.
 SELECT outbox.id, outbox.effect, thread_id, outbox.state, engine_id, outbox.created
-FROM outbox INDEXED BY outbox_cancels JOIN outbox AS work ON work.request_id = outbox.cancels
+FROM outbox INDEXED BY outbox_cancels
+JOIN outbox AS work ON work.request_id = outbox.cancels AND work.thread = outbox.thread
 JOIN thread ON thread.id = outbox.thread LEFT JOIN engine ON engine.id = outbox.engine
 WHERE outbox.cancels IS NOT NULL AND work.engine = (SELECT id FROM engine WHERE engine_id = ?1) ORDER BY outbox.id;
 
@@ -325,13 +336,16 @@ SELECT id FROM (
 -- Trees
 
 -- name: find_root
-SELECT id, status FROM thread WHERE thread_id = ?1 AND root IS NULL;
+SELECT id, status FROM thread WHERE thread_id = ?1 AND root IS NULL AND (?2 IS NULL OR tenant = ?2);
 
 -- name: descendants
 SELECT id FROM thread WHERE root = ?1 ORDER BY id;
 
 -- name: living_descendants
 SELECT id FROM thread WHERE root = ?1 AND status < 3 ORDER BY id;
+
+-- name: forks
+SELECT thread_id FROM thread WHERE fork_of IN carray(?1) ORDER BY id;
 
 -- name: count_living
 SELECT count(*) FROM thread WHERE root = (SELECT id FROM thread WHERE thread_id = ?1) AND status < 3;
@@ -343,10 +357,12 @@ SELECT DISTINCT coalesce(root, id) FROM thread WHERE status = 3 AND updated < ?1
 -- Whether each is closed, and whether it might go.
 SELECT id, parent, status = 3, status = 3 AND updated < ?2 AND asking = 0
     AND NOT EXISTS (SELECT 1 FROM outbox WHERE outbox.thread = thread.id)
+    AND NOT EXISTS (SELECT 1 FROM thread AS fork WHERE fork.fork_of = thread.id)
 FROM thread WHERE id = ?1
 UNION ALL
 SELECT id, parent, status = 3, status = 3 AND updated < ?2 AND asking = 0
     AND NOT EXISTS (SELECT 1 FROM outbox WHERE outbox.thread = thread.id)
+    AND NOT EXISTS (SELECT 1 FROM thread AS fork WHERE fork.fork_of = thread.id)
 FROM thread WHERE root = ?1
 ORDER BY 1;
 
@@ -427,6 +443,31 @@ INSERT INTO note (key, value) VALUES (?1, ?2) ON CONFLICT (key) DO UPDATE SET va
 -- name: read_note
 SELECT value FROM note WHERE key = ?1;
 
+-- name: add_count
+INSERT INTO counted (name, value) VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET value = value + excluded.value;
+
+-- name: keep_greatest
+INSERT INTO counted (name, value) VALUES (?1, ?2)
+ON CONFLICT (name) DO UPDATE SET value = max(value, excluded.value);
+
+-- name: read_counted
+SELECT name, value FROM counted;
+
+-- name: count_statuses
+SELECT status, count(*) FROM thread GROUP BY status;
+
+-- name: count_lanes
+SELECT lane, count(*) FROM thread WHERE lane IS NOT NULL GROUP BY lane;
+
+-- name: count_ready
+SELECT count(*), min(wake) FROM thread WHERE lane = ?1 AND rank <= ?2 + ?3 AND wake <= ?2;
+
+-- name: count_inbox
+SELECT count(*) FROM inbox;
+
+-- name: count_effects
+SELECT state, count(*) FROM outbox GROUP BY state;
+
 
 -- Moving trees
 
@@ -448,7 +489,8 @@ SELECT thread_id FROM thread WHERE id IN carray(?1) AND lane IS NOT -2 ORDER BY 
 SELECT effect FROM outbox WHERE thread = ?1 AND state = 1 AND engine NOT IN carray(?2) AND engine > 0 ORDER BY id;
 
 -- name: export_threads
-SELECT id, thread_id, tenant, (SELECT thread_id FROM thread AS other WHERE other.id = thread.parent),
+SELECT id, (SELECT thread_id FROM thread AS other WHERE other.id = thread.fork_of),
+    thread_id, tenant, (SELECT thread_id FROM thread AS other WHERE other.id = thread.parent),
     (SELECT thread_id FROM thread AS other WHERE other.id = thread.root),
     created, updated, version, status, continues, asking, head
 FROM thread JOIN head ON head.thread = thread.id WHERE id IN carray(?1) ORDER BY id;
@@ -481,6 +523,9 @@ SELECT request_id FROM outbox WHERE request_id IN (SELECT CAST(value AS TEXT) FR
 INSERT INTO thread (
     thread_id, tenant, created, updated, version, status, continues, asking, parent, root, token, lane
 ) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, (SELECT token FROM deleted), -2) RETURNING id;
+
+-- name: set_fork
+UPDATE thread SET fork_of = ?2 WHERE id = ?1;
 
 -- name: import_message
 INSERT INTO inbox (place, due, rank, urgency, deferred, accepted, message_id, body)

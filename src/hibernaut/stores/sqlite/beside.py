@@ -1,4 +1,6 @@
-"""What is kept beside conversations, inside a transaction: views of threads."""
+"""What is kept beside conversations, inside a transaction: views of threads, and what is counted."""
+
+from collections.abc import Mapping
 
 from hibernaut.stores.protocol import MOST_VIEWS, Outcome
 from hibernaut.stores.sqlite.transaction import Transaction
@@ -19,3 +21,11 @@ def put_view(tx: Transaction, thread_id: str, view_type: str, content: str, now:
     if old is None or old[0] != content:
         tx.run("put_view", (thread, view_type, content, now))
     return Outcome.ACCEPTED
+
+
+def add_counts(tx: Transaction, added: Mapping[str, int], greatest: Mapping[str, int]) -> None:
+    """Add sums, and keep the greatest of other values."""
+    for entry in added.items():
+        tx.run("add_count", entry)
+    for entry in greatest.items():
+        tx.run("keep_greatest", entry)

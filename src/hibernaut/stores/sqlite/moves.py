@@ -13,6 +13,7 @@ from hibernaut.stores.archive import (
     CommitRecord,
     ConfigRecord,
     EffectRecord,
+    ForkRecord,
     MessageRecord,
     Record,
     ThreadContents,
@@ -20,8 +21,10 @@ from hibernaut.stores.archive import (
     TreeContents,
     ViewRecord,
     bounded,
+    check_brings,
     check_rest,
     digest_of,
+    no_origin,
     not_frozen,
     packed_known,
 )
@@ -29,7 +32,7 @@ from hibernaut.stores.known import digest_of as message_digest
 from hibernaut.stores.protocol import URGENCY_PENALTY, EffectState
 from hibernaut.stores.references import digests_in
 from hibernaut.stores.sqlite.transaction import Transaction
-from hibernaut.stores.sqlite.transactions import NOBODY, NOWHERE, STATUSES, DeadFinder, reschedule
+from hibernaut.stores.sqlite.transactions import NOBODY, NOWHERE, STATUSES, DeadFinder, find_origin, reschedule
 from hibernaut.stores.sqlite.trees import contents, delete, members
 
 STATES: tuple[EffectState, ...] = ("pending", "sent", "accepted")
@@ -40,9 +43,9 @@ PIECE = 200
 _effect_decoder = decoder_of(Effect)
 
 
-def freeze(tx: Transaction, root: str) -> int:
+def freeze(tx: Transaction, root: str, tenant: str | None) -> int:
     """Let nothing run in a tree; return how many threads were not frozen before."""
-    threads = members(tx, root)
+    threads = members(tx, root, tenant)
     if not threads:
         return 0
     numbers = apsw.carray(array("q", threads))
@@ -52,9 +55,9 @@ def freeze(tx: Transaction, root: str) -> int:
     return frozen
 
 
-def thaw(tx: Transaction, root: str) -> int:
+def thaw(tx: Transaction, root: str, tenant: str | None) -> int:
     """Let a frozen tree go on; return how many threads were frozen."""
-    threads = members(tx, root)
+    threads = members(tx, root, tenant)
     frozen = tx.rows("frozen", (apsw.carray(array("q", threads)),)) if threads else []
     for thread, status, continues, thread_id in frozen:
         urgency = reschedule(tx, thread, status, continues)
@@ -79,9 +82,9 @@ def export_tree(tx: Transaction, root: str, now: int, find_dead: DeadFinder) -> 
     return bounded(_records(tx, threads))
 
 
-def delete_unchanged(tx: Transaction, root: str, digest: bytes) -> int:
+def delete_unchanged(tx: Transaction, root: str, digest: bytes, tenant: str | None) -> int:
     """Remove a tree that is frozen and whose records have this digest; return how many threads went."""
-    threads = members(tx, root)
+    threads = members(tx, root, tenant)
     if not threads or tx.first("not_frozen", (apsw.carray(array("q", threads)),)) is not None:
         return 0
     return delete(tx, root) if digest_of(_records(tx, threads)) == digest else 0
@@ -89,10 +92,12 @@ def delete_unchanged(tx: Transaction, root: str, digest: bytes) -> int:
 
 def _records(tx: Transaction, threads: Sequence[int]) -> Iterator[Record]:
     referred: set[bytes] = set()
-    for number, *facts in tx.rows("export_threads", (apsw.carray(array("q", threads)),)):
+    for number, fork_of, *facts in tx.rows("export_threads", (apsw.carray(array("q", threads)),)):
         thread_id, tenant, parent, root, created, updated, version, status, continues, asking, head = facts
         place, moments = (parent or "", root or ""), (created, updated)
         yield ThreadRecord(thread_id, tenant, *place, *moments, version, STATUSES[status], continues, asking, head)
+        if fork_of is not None:
+            yield ForkRecord(fork_of)
         yield from _commits(tx, number)
         for message_id, accepted, due, urgency, deferred, body in tx.rows("export_inbox", (number,)):
             yield MessageRecord(message_id, accepted, due, urgency, bool(deferred), body)
@@ -126,6 +131,9 @@ def import_tree(tx: Transaction, tree: TreeContents) -> int:
     effects = [record.request_id.encode() for one in tree.threads for record in one.effects]
     if effects and (there := tx.first("existing_effect", (apsw.carray(tuple(effects)),))) is not None:
         raise MalformedInput(f"the effect {there[0]} is that of another thread here")
+    if tree.missing:
+        missing = apsw.carray(tuple(tree.missing))
+        check_brings(digest for (digest,) in tx.rows("configs_of", (missing,)) + tx.rows("blobs_of", (missing,)))
     for config in tree.configs:
         tx.run("add_config", (config.digest, config.body))
     for blob in tree.blobs:
@@ -143,6 +151,10 @@ def _add(tx: Transaction, one: ThreadContents, numbers: dict[str, int]) -> None:
     moments = (record.created, record.updated)
     number: int = tx.first("import_thread", (record.thread_id, record.tenant, *moments, *state, *place))[0]
     numbers[record.thread_id] = number
+    if one.fork_of:
+        if (origin := find_origin(tx, one.fork_of, record.tenant)) is None:
+            raise no_origin(record.thread_id, one.fork_of)
+        tx.run("set_fork", (number, origin))
     tx.run("add_head", (number, record.head))
     for commit in one.commits:
         tx.run("add_commit", (number, commit.version, commit.page, commit.receipt))

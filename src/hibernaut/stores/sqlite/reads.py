@@ -9,8 +9,20 @@ from typing import Any
 
 import apsw
 
+from hibernaut.stores.protocol import StoreCounts
+from hibernaut.stores.sqlite.moves import STATES
 from hibernaut.stores.sqlite.transaction import Transaction
-from hibernaut.stores.sqlite.transactions import GREATEST_PENALTY, HELD_BACK, NOBODY, QUEUE, DeadFinder, StoredMessage
+from hibernaut.stores.sqlite.transactions import (
+    DUPLICATES,
+    FROZEN,
+    GREATEST_PENALTY,
+    HELD_BACK,
+    NOBODY,
+    QUEUE,
+    STATUSES,
+    DeadFinder,
+    StoredMessage,
+)
 
 ENDLESS = -1
 """A limit that is none."""
@@ -39,9 +51,9 @@ def read_effects(tx: Transaction, thread_id: str | None) -> list[Any]:
     return tx.rows("read_effects") if thread_id is None else tx.rows("read_effects_of_thread", (thread_id,))
 
 
-def accepted_effects(tx: Transaction, before: int, after: str, limit: int) -> list[Any]:
+def accepted_effects(tx: Transaction, before: int, after: str, limit: int, tenant: str | None) -> list[Any]:
     """Return the rows of accepted effects that were made before that moment, those after a request id."""
-    return tx.rows("accepted_effects", (before, after, limit))
+    return tx.rows("accepted_effects", (before, after, limit, tenant))
 
 
 def living_engines(tx: Transaction, now: int, find_dead: DeadFinder) -> list[str]:
@@ -85,3 +97,20 @@ def _tenants(tx: Transaction) -> Iterator[str]:
 def stored_bytes(path: str) -> int:
     """Return the size of a store's files."""
     return sum(file.stat().st_size for file in (Path(path), Path(f"{path}-wal"), Path(f"{path}-shm")) if file.exists())
+
+
+def read_counts(tx: Transaction, now: int, find_dead: DeadFinder) -> StoreCounts:
+    """Return what there is, and what was counted."""
+    dead = find_dead(tx, "claimants", NOBODY, now)
+    held = dict(tx.rows("count_lanes"))
+    ready = [row for lane in (QUEUE, *dead) for row in tx.rows("count_ready", (lane, now, GREATEST_PENALTY))]
+    return StoreCounts(
+        threads={STATUSES[status]: number for status, number in tx.rows("count_statuses")},
+        frozen=held.get(FROZEN, 0),
+        ready=sum(number for number, _ in ready),
+        ready_since=min((since for _, since in ready if since is not None), default=0),
+        claimed=sum(number for lane, number in held.items() if lane > QUEUE and lane not in dead),
+        waiting=tx.first("count_inbox")[0],
+        effects={STATES[state]: number for state, number in tx.rows("count_effects")},
+        counted={DUPLICATES: 0} | dict(tx.rows("read_counted")),
+    )

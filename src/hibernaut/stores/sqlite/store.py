@@ -8,7 +8,7 @@ A waiting thread costs its rows and stands in no index but the one that finds it
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from hashlib import blake2b
 from typing import Any, Self, TypeVar
@@ -27,6 +27,7 @@ from hibernaut.stores.protocol import (
     LogRow,
     Outcome,
     Owner,
+    StoreCounts,
     ThreadRow,
     ViewRow,
     check_note,
@@ -81,15 +82,30 @@ class SqliteStore:
         """Transactions that this store has made durable."""
         return self._writer.transactions
 
-    async def create(self, threads: Sequence[NewThread], messages: Sequence[InputMessage], now: int) -> list[Outcome]:
+    async def create(
+        self,
+        threads: Sequence[NewThread],
+        messages: Sequence[InputMessage],
+        now: int,
+        *,
+        blobs: Sequence[Blob] = (),
+        tenant: str | None = None,
+    ) -> list[Outcome]:
         threads, letters = tuple(threads), [_letter(message, now, now) for message in messages]
-        return await self._write(lambda tx: transactions.create(tx, threads, letters))
+        blobs = tuple(blobs)
+        return await self._write(lambda tx: transactions.create(tx, threads, letters, blobs, tenant))
 
     async def put(
-        self, messages: Sequence[InputMessage], now: int, *, due: int = 0, blobs: Sequence[Blob] = ()
+        self,
+        messages: Sequence[InputMessage],
+        now: int,
+        *,
+        due: int = 0,
+        blobs: Sequence[Blob] = (),
+        tenant: str | None = None,
     ) -> list[Outcome]:
         letters, blobs = [_letter(message, now, due or now) for message in messages], tuple(blobs)
-        return await self._write(lambda tx: transactions.put(tx, letters, blobs))
+        return await self._write(lambda tx: transactions.put(tx, letters, blobs, tenant))
 
     async def knows(self, thread_id: str, message_id: str) -> bool:
         known = await self._read(lambda tx: tx.first("knows", (thread_id, _digest(message_id))))
@@ -101,10 +117,13 @@ class SqliteStore:
     async def read_views(self, thread_id: str) -> list[ViewRow]:
         return [ViewRow(*row) for row in await self._read(lambda tx: tx.rows("read_views", (thread_id,)))]
 
-    async def claim(self, owner: Owner, now: int, limit: int, *, threads: Sequence[str] | None = None) -> list[Claim]:
+    async def claim(
+        self, owner: Owner, now: int, limit: int, *, threads: Sequence[str] | None = None, tenant: str | None = None
+    ) -> list[Claim]:
         among = None if threads is None else tuple(threads)
         granted: list[Granted] = await self._write(
-            lambda tx: transactions.claim(tx, owner, now, limit, among, self._find_dead), abandoned=self._give_back
+            lambda tx: transactions.claim(tx, owner, now, limit, among, tenant, self._find_dead),
+            abandoned=self._give_back,
         )
         return [_claim(one) for one in granted]
 
@@ -135,14 +154,16 @@ class SqliteStore:
         ids = tuple(request_ids)
         await self._write(lambda tx: transactions.accept_effects(tx, ids))
 
-    async def settle_effects(self, request_ids: Sequence[str]) -> None:
+    async def settle_effects(self, request_ids: Sequence[str], *, thread_id: str | None = None) -> None:
         ids = tuple(request_ids)
-        await self._write(lambda tx: transactions.settle_effects(tx, ids))
+        await self._write(lambda tx: transactions.settle_effects(tx, ids, thread_id))
 
     async def adopt_effects(
-        self, owner: Owner, now: int, limit: int, *, threads: Sequence[str] | None = None
+        self, owner: Owner, now: int, limit: int, *, threads: Sequence[str] | None = None, tenant: str | None = None
     ) -> list[EffectRow]:
-        rows = await self._write(lambda tx: transactions.adopt_effects(tx, owner, now, limit, threads, self._find_dead))
+        rows = await self._write(
+            lambda tx: transactions.adopt_effects(tx, owner, now, limit, threads, tenant, self._find_dead)
+        )
         return [_effect_row(row, owner.engine_id) for row in rows]
 
     async def next_due(self, now: int) -> int | None:
@@ -167,8 +188,10 @@ class SqliteStore:
         rows = await self._read(lambda tx: reads.read_effects(tx, thread_id))
         return [_effect_row(row, row[4] or "") for row in rows]
 
-    async def accepted_effects(self, before: int, after: str = "", limit: int = 1_000) -> list[EffectRow]:
-        rows = await self._read(lambda tx: reads.accepted_effects(tx, before, after, limit))
+    async def accepted_effects(
+        self, before: int, after: str = "", limit: int = 1_000, *, tenant: str | None = None
+    ) -> list[EffectRow]:
+        rows = await self._read(lambda tx: reads.accepted_effects(tx, before, after, limit, tenant))
         return [_effect_row(row, row[4] or "") for row in rows]
 
     async def cancellations(self, owner: Owner) -> list[EffectRow]:
@@ -201,15 +224,18 @@ class SqliteStore:
     async def read_tree(self, root: str, *, living: bool = False) -> list[ThreadRow]:
         return [_thread_row(row) for row in await self._read(lambda tx: trees.read_tree(tx, root, living=living))]
 
+    async def read_forks(self, root: str) -> list[str]:
+        return await self._read(lambda tx: trees.read_forks(tx, root))
+
     async def count_living(self, root: str) -> int:
         row = await self._read(lambda tx: tx.first("count_living", (root,)))
         return int(row[0])
 
-    async def freeze(self, root: str) -> int:
-        return await self._write(lambda tx: moves.freeze(tx, root))
+    async def freeze(self, root: str, *, tenant: str | None = None) -> int:
+        return await self._write(lambda tx: moves.freeze(tx, root, tenant))
 
-    async def thaw(self, root: str) -> int:
-        return await self._write(lambda tx: moves.thaw(tx, root))
+    async def thaw(self, root: str, *, tenant: str | None = None) -> int:
+        return await self._write(lambda tx: moves.thaw(tx, root, tenant))
 
     async def export_tree(self, root: str, now: int) -> list[Record]:
         return await self._read(lambda tx: moves.export_tree(tx, root, now, self._find_dead))
@@ -218,10 +244,10 @@ class SqliteStore:
         tree = await asyncio.to_thread(contents_of, records, reissue)
         return await self._write(lambda tx: moves.import_tree(tx, tree))
 
-    async def delete(self, root: str, *, unchanged: bytes = b"") -> int:
+    async def delete(self, root: str, *, unchanged: bytes = b"", tenant: str | None = None) -> int:
         if unchanged:
-            return await self._write(lambda tx: moves.delete_unchanged(tx, root, unchanged))
-        return await self._write(lambda tx: trees.delete(tx, root))
+            return await self._write(lambda tx: moves.delete_unchanged(tx, root, unchanged, tenant))
+        return await self._write(lambda tx: trees.delete(tx, root, tenant))
 
     async def prune(self, before: int, *, tenant: str | None = None) -> int:
         return await self._write(lambda tx: trees.prune(tx, before, tenant))
@@ -232,6 +258,13 @@ class SqliteStore:
 
     async def read_note(self, key: str) -> bytes | None:
         return await self._read(lambda tx: reads.read_value(tx, "read_note", key))
+
+    async def add_counts(self, added: Mapping[str, int], greatest: Mapping[str, int]) -> None:
+        sums, most = dict(added), dict(greatest)
+        await self._write(lambda tx: beside.add_counts(tx, sums, most))
+
+    async def read_counts(self, now: int) -> StoreCounts:
+        return await self._read(lambda tx: reads.read_counts(tx, now, self._find_dead))
 
     async def secret(self) -> bytes:
         if not self._secret:
@@ -326,6 +359,7 @@ def _digested(commit: SliceCommit) -> Digested:
         [(name, _digest(name)) for name in commit.consumed],
         [(name, _digest(name)) for name in commit.dropped],
         [(name, _digest(name), moment) for name, moment in commit.deferred],
+        [(one.message_id, _digest(one.message_id), encode_input(one)) for one in commit.rewritten],
         [_letter(out.message, at, out.due or at) for out in commit.outgoing],
         [(one.request_id, pack(one), one.call_id if one.kind == "cancel" else None) for one in commit.effects],
     )

@@ -33,6 +33,9 @@ GREATEST_PENALTY = max(URGENCY_PENALTY)
 NOWHERE = 0
 """The place of a message that was consumed without ever having been in the inbox."""
 
+DUPLICATES = "duplicates"
+"""What messages are counted under that were there before."""
+
 FIRST_PLACES = 64
 """Places of an inbox that are read in one go; messages beyond them stand in indexes (the queries have the number)."""
 
@@ -77,6 +80,7 @@ class Digested(NamedTuple):
     consumed: Sequence[tuple[str, bytes]]
     dropped: Sequence[tuple[str, bytes]]
     deferred: Sequence[tuple[str, bytes, int]]
+    rewritten: Sequence[tuple[str, bytes, bytes]]
     letters: Sequence[Letter]
     effects: Sequence[tuple[str, bytes, str | None]]
     """Request id, the effect, and the call that it cancels."""
@@ -85,33 +89,57 @@ class Digested(NamedTuple):
 # The door
 
 
-def create(tx: Transaction, threads: Sequence[NewThread], letters: Sequence[Letter]) -> list[Outcome]:
-    """Make threads, then deliver."""
+def create(
+    tx: Transaction,
+    threads: Sequence[NewThread],
+    letters: Sequence[Letter],
+    blobs: Sequence[Blob],
+    tenant: str | None,
+) -> list[Outcome]:
+    """Make threads, then put."""
     for thread in threads:
         _add(tx, thread)
-    return [_deliver(tx, letter) for letter in letters]
+    return put(tx, letters, blobs, tenant)
 
 
-def put(tx: Transaction, letters: Sequence[Letter], blobs: Sequence[Blob]) -> list[Outcome]:
+def put(tx: Transaction, letters: Sequence[Letter], blobs: Sequence[Blob], tenant: str | None) -> list[Outcome]:
     """Keep blobs, then deliver."""
     for blob in blobs:
         tx.run("add_blob", (blob.digest, blob.data))
-    return [_deliver(tx, letter) for letter in letters]
+    return _deliver_all(tx, letters, tenant)
 
 
 def _add(tx: Transaction, new: NewThread, tenant: str | None = None) -> None:
     above = tx.first("find_parent", (new.parent,)) if new.parent and new.parent != new.thread_id else None
     parent, root, tenant = above or (None, None, new.tenant if tenant is None else tenant)
-    made = tx.first("add_thread", (new.thread_id, tenant, new.created, parent, root))
+    origin = find_origin(tx, new.fork_of, tenant) if new.fork_of else None
+    if new.fork_of and origin is None:
+        return
+    made = tx.first("add_thread", (new.thread_id, tenant, new.created, parent, root, origin))
     if made:
         tx.run("add_head", (made[0], new.head))
         if new.config_body:
             tx.run("add_config", (new.config, new.config_body))
 
 
-def _deliver(tx: Transaction, letter: Letter, *, sent: bool = False) -> Outcome:
+def find_origin(tx: Transaction, fork_of: str, tenant: str) -> int | None:
+    """Return the number of the thread that one of this tenant's is a fork of; None if it has no such thread."""
+    found = tx.first("find_parent", (fork_of,))
+    return found[0] if found is not None and found[2] == tenant else None
+
+
+def _deliver_all(
+    tx: Transaction, letters: Sequence[Letter], tenant: str | None, *, sent: bool = False
+) -> list[Outcome]:
+    outcomes = [_deliver(tx, letter, tenant, sent=sent) for letter in letters]
+    if duplicates := outcomes.count(Outcome.DUPLICATE):
+        tx.run("add_count", (DUPLICATES, duplicates))
+    return outcomes
+
+
+def _deliver(tx: Transaction, letter: Letter, tenant: str | None, *, sent: bool = False) -> Outcome:
     thread_id, message_id, digest, urgency, due, accepted, body = letter
-    found = tx.first("find_thread", (thread_id,))
+    found = tx.first("find_thread", (thread_id, tenant))
     if found is None:
         return Outcome.UNKNOWN
     thread, status, lane, rank, wake, last = found
@@ -172,7 +200,13 @@ class DeadFinder:
 
 
 def claim(
-    tx: Transaction, owner: Owner, now: int, limit: int, among: Sequence[str] | None, find_dead: DeadFinder
+    tx: Transaction,
+    owner: Owner,
+    now: int,
+    limit: int,
+    among: Sequence[str] | None,
+    tenant: str | None,
+    find_dead: DeadFinder,
 ) -> list[Granted]:
     """Claim ready threads."""
     engine, beaten = _engine(tx, owner, now)
@@ -180,22 +214,22 @@ def claim(
         reschedule(tx, thread, status, continues)
     lanes = (QUEUE, *find_dead(tx, "claimants", engine, now))
     limit = max(limit, 0)
-    ready = _most_urgent(tx, lanes, now, limit) if among is None else _among(tx, lanes, now, among)
+    ready = _most_urgent(tx, lanes, now, limit, tenant) if among is None else _among(tx, lanes, now, among, tenant)
     chosen = sorted(ready)[:limit]
     if beaten < now and (chosen or now - beaten >= BEAT_STALE):
         tx.rows("beat", (owner.engine_id, owner.process, now))
     return _grant(tx, engine, chosen, now) if chosen else []
 
 
-def _most_urgent(tx: Transaction, lanes: Iterable[int], now: int, limit: int) -> list[Any]:
-    return [row for lane in lanes for row in tx.rows("ready", (lane, now, GREATEST_PENALTY, limit))]
+def _most_urgent(tx: Transaction, lanes: Iterable[int], now: int, limit: int, tenant: str | None) -> list[Any]:
+    return [row for lane in lanes for row in tx.rows("ready", (lane, now, GREATEST_PENALTY, limit, tenant))]
 
 
-def _among(tx: Transaction, lanes: Iterable[int], now: int, names: Iterable[str]) -> list[Any]:
+def _among(tx: Transaction, lanes: Iterable[int], now: int, names: Iterable[str], tenant: str | None) -> list[Any]:
     wanted = tuple({name.encode() for name in names})
     if not wanted:
         return []
-    return [row for *row, lane in tx.rows("ready_among", (apsw.carray(wanted), now)) if lane in lanes]
+    return [row for *row, lane in tx.rows("ready_among", (apsw.carray(wanted), now, tenant)) if lane in lanes]
 
 
 def _grant(tx: Transaction, engine: int, chosen: Sequence[Any], now: int) -> list[Granted]:
@@ -228,7 +262,7 @@ def _due_messages(tx: Transaction, thread: int, status: int, now: int) -> list[S
 
 def take(tx: Transaction, claim: Claim, now: int) -> list[StoredMessage]:
     """Return what the claim would hand over now."""
-    thread, _, _, status, _ = _held(tx, claim)
+    thread, _, _, status, _, _ = _held(tx, claim)
     return _due_messages(tx, thread, status, now)
 
 
@@ -246,7 +280,7 @@ def commit(tx: Transaction, claim: Claim, digested: Digested, *, keep: bool) -> 
     """Apply a round."""
     change = digested.commit
     at, status = change.at, STATUSES.index(change.status)
-    thread, engine, version, _, _ = _held(tx, claim)
+    thread, engine, version, _, _, tenant = _held(tx, claim)
     if change.version != version + 1 or change.thread_id != claim.thread_id:
         raise StaleClaim(f"{claim.thread_id!r} has version {version}; {change.version} does not follow it")
     tx.run("add_commit", (thread, change.version, change.page, change.receipt))
@@ -255,13 +289,11 @@ def commit(tx: Transaction, claim: Claim, digested: Digested, *, keep: bool) -> 
         tx.run("add_blob", (blob.digest, blob.data))
     _change_inbox(tx, thread, digested)
     for request_id in change.settled:
-        tx.run("settle_effect", (request_id,))
+        tx.run("settle_effect_of", (request_id, thread))
     for request_id, effect, cancels in digested.effects:
         tx.run("add_effect", (engine, thread, at, request_id, effect, cancels))
-    if change.spawned:
-        _, _, tenant = tx.first("find_parent", (claim.thread_id,))
-        for new in change.spawned:
-            _add(tx, new, tenant)
+    for new in change.spawned:
+        _add(tx, new, tenant)
     continues = at if change.continues else None
     rank, wake, urgency = _moments(tx, thread, status, continues)
     lane = engine if keep else _lane(wake)
@@ -269,8 +301,8 @@ def commit(tx: Transaction, claim: Claim, digested: Digested, *, keep: bool) -> 
     tx.run("finish_commit", (thread, lane, rank, wake, *state))
     if lane == QUEUE:
         tx.hints.append((claim.thread_id, urgency))
-    for letter in digested.letters:
-        _deliver(tx, letter, sent=True)
+    if digested.letters:
+        _deliver_all(tx, digested.letters, tenant, sent=True)
 
 
 def _change_inbox(tx: Transaction, thread: int, digested: Digested) -> None:
@@ -282,6 +314,8 @@ def _change_inbox(tx: Transaction, thread: int, digested: Digested) -> None:
         tx.run("remove_message", (thread, digest, message_id))
         if tx.changes():
             tx.run("forget_message", (thread, digest))
+    for message_id, digest, body in digested.rewritten:
+        tx.run("rewrite_message", (thread, digest, message_id, body))
     for message_id, digest, moment in digested.deferred:
         tx.run("defer_message", (thread, digest, message_id, moment))
 
@@ -289,7 +323,7 @@ def _change_inbox(tx: Transaction, thread: int, digested: Digested) -> None:
 def release(tx: Transaction, claim: Claim, not_before: int) -> None:
     """Give a claim back."""
     try:
-        thread, _, _, status, continues = _held(tx, claim)
+        thread, _, _, status, continues, _ = _held(tx, claim)
     except StaleClaim:
         return
     rank, wake, urgency = _moments(tx, thread, status, continues)
@@ -380,14 +414,24 @@ def accept_effects(tx: Transaction, request_ids: Iterable[str]) -> None:
         tx.run("accept_effect", (request_id,))
 
 
-def settle_effects(tx: Transaction, request_ids: Iterable[str]) -> None:
+def settle_effects(tx: Transaction, request_ids: Iterable[str], thread_id: str | None) -> None:
     """Remove effects."""
-    for request_id in request_ids:
-        tx.run("settle_effect", (request_id,))
+    if thread_id is None:
+        for request_id in request_ids:
+            tx.run("settle_effect", (request_id,))
+    elif (found := tx.first("find_status", (thread_id,))) is not None:
+        for request_id in request_ids:
+            tx.run("settle_effect_of", (request_id, found[0]))
 
 
 def adopt_effects(
-    tx: Transaction, owner: Owner, now: int, limit: int, threads: Sequence[str] | None, find_dead: DeadFinder
+    tx: Transaction,
+    owner: Owner,
+    now: int,
+    limit: int,
+    threads: Sequence[str] | None,
+    tenant: str | None,
+    find_dead: DeadFinder,
 ) -> list[Any]:
     """Take over effects of dead engines; return their rows as they were."""
     engine, _ = _engine(tx, owner, now)
@@ -395,10 +439,10 @@ def adopt_effects(
     for dead in find_dead(tx, "performers", engine, now):
         left = max(limit - len(adopted), 0)
         if threads is None:
-            adopted += tx.rows("unfinished_effects", (dead, left))
+            adopted += tx.rows("unfinished_effects", (dead, left, tenant))
         else:
             names = apsw.carray(tuple({name.encode() for name in threads}))
-            adopted += tx.rows("unfinished_effects_among", (dead, left, names)) if threads else []
+            adopted += tx.rows("unfinished_effects_among", (dead, left, tenant, names)) if threads else []
     for row in adopted:
         tx.run("adopt_effect", (row[0], engine))
     return sorted(adopted)

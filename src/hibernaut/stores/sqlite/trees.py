@@ -6,6 +6,7 @@ from typing import Any
 
 import apsw
 
+from hibernaut.errors import HasForks
 from hibernaut.stores.references import digests_in, still_free
 from hibernaut.stores.sqlite.transaction import Transaction
 from hibernaut.stores.sqlite.transactions import CLOSED
@@ -20,7 +21,7 @@ EVERYTHING = (0, (1 << 63) - 1)
 
 def read_tree(tx: Transaction, root: str, *, living: bool) -> list[Any]:
     """Return the rows of a tree in the order its threads were made."""
-    found = tx.first("find_root", (root,))
+    found = tx.first("find_root", (root, None))
     if found is None:
         return []
     number, status = found
@@ -47,15 +48,23 @@ def _rows(tx: Transaction, threads: Sequence[int]) -> list[Any]:
     return [found[thread] for thread in threads]
 
 
-def members(tx: Transaction, root: str) -> list[int]:
+def members(tx: Transaction, root: str, tenant: str | None = None) -> list[int]:
     """Return the numbers of a root and its descendants, in the order they were made; none if there is no such root."""
-    found = tx.first("find_root", (root,))
+    found = tx.first("find_root", (root, tenant))
     return [] if found is None else [found[0], *(thread for (thread,) in tx.rows("descendants", (found[0],)))]
 
 
-def delete(tx: Transaction, root: str) -> int:
-    """Remove a tree; return how many threads went."""
+def read_forks(tx: Transaction, root: str) -> list[str]:
+    """Return the forks of the threads in a tree, in the order they were made."""
     threads = members(tx, root)
+    return [name for (name,) in tx.rows("forks", (apsw.carray(array("q", threads)),))] if threads else []
+
+
+def delete(tx: Transaction, root: str, tenant: str | None = None) -> int:
+    """Remove a tree; return how many threads went."""
+    threads = members(tx, root, tenant)
+    if threads and (forks := read_forks(tx, root)):
+        raise HasForks(root, forks)
     return _remove(tx, threads) if threads else 0
 
 

@@ -39,6 +39,7 @@ from hibernaut.messages.events import (
     ToolCall,
 )
 from hibernaut.messages.inputs import Report
+from hibernaut.state import ThreadState
 
 AGENT = "ops"
 """The id of the agent's thread."""
@@ -76,7 +77,7 @@ class Stage(msgspec.Struct, frozen=True):
     commits: int
     bytes: int
     waiting: int
-    """Messages in the agent's inbox."""
+    """Messages in the agent's inbox, without the timer that will end its subscription."""
 
 
 class Question(msgspec.Struct, frozen=True):
@@ -382,7 +383,8 @@ class _Story(Play[Facts]):
             state = await self._thread.state()
             heard = [one.last_event for one in state.subscriptions] == [f"{lines[-1].end}"]
             children = [one for one in await self._thread.tree() if one.parent]
-            done = heard and all(one.status == "closed" for one in children) and state.children == state.waiting == held
+            ended = all(one.status == "closed" for one in children)
+            done = heard and ended and state.children == _waiting(state) == held
             return done and state.activity == ("waiting" if at_work else "idle")
 
         await self._until("every line to be dealt with", over)
@@ -409,7 +411,7 @@ class _Story(Play[Facts]):
             rows = await self._system.store.read_log(one.thread_id)
             size += one.head_bytes + sum(len(row.page) + len(row.receipt) for row in rows)
         ended, commits = sum(one.status == "closed" for one in tree), sum(one.version for one in tree)
-        stage = Stage(name, processes, len(self._lines()), len(tree), ended, commits, size, state.waiting)
+        stage = Stage(name, processes, len(self._lines()), len(tree), ended, commits, size, _waiting(state))
         self._stages.append(stage)
         have = f", {ended} have ended" if ended > 1 else ", 1 has ended" if ended else ""
         self._voice.say("threads", f"{len(tree)}{have}: {size:,} bytes in {commits} commits")
@@ -429,3 +431,7 @@ class _Story(Play[Facts]):
         if event is None:
             raise DemoFailed(f"the agent's conversation has no {kind.__name__}")
         return event
+
+
+def _waiting(state: ThreadState) -> int:
+    return state.waiting - len(state.subscriptions)
