@@ -144,7 +144,7 @@ def state_of(row: ThreadRow, *, ready: bool, events: Mapping[str, int] | None = 
         refused=head.refused,
         frozen=row.frozen,
         cost=head.cost,
-        unpriced=head.usage.input + head.usage.output - head.priced,
+        unpriced=head.unpriced,
         fork_of=head.fork.origin if head.fork else "",
     )
 

@@ -2,13 +2,14 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from hibernaut.errors import ConfigurationError
 from hibernaut.kernel.authority import Authority, Judge, check_authority, narrowed
 from hibernaut.kernel.head import decode_head
 from hibernaut.messages.inputs import Command
-from tests.kernel.scenario import SECOND, Thread, call, calls, says
+from tests.kernel.scenario import SECOND, Reaction, Thread, call, calls, says
 from tests.kernel.test_family import asks, only_child
 
 
@@ -36,6 +37,44 @@ def test_a25_working_time_that_is_used_up_parks_the_thread_and_says_what_was_spe
     thread.put(Command("resume"))
     thread.run(says("Done."))
     assert (thread.head.status, thread.head.worked) == ("open", 6 * SECOND)
+
+
+def paid(cost: int | None) -> Reaction:
+    """Return a turn that calls a tool, and what it has cost in millionths of a dollar."""
+    return msgspec.structs.replace(calls("build"), cost=cost)
+
+
+def test_a25_money_that_is_used_up_parks_the_thread_and_says_what_was_spent_on_what() -> None:
+    thread = bound(dollars=0.5)
+    thread.user("Build")
+    thread.run(paid(300_000))
+    thread.result(1, "built")
+    thread.run(paid(200_000))
+    thread.result(2, "built")
+    thread.run()
+    assert thread.head.status == "parked"
+    assert thread.head.reason.startswith("the budget of $0.5000 is used up (30 tokens used in all, ")
+    assert "cost $0.5000" in thread.head.reason
+    thread.put(Command("resume"))
+    thread.run(paid(499_999))
+    thread.result(3, "built")
+    thread.run(says("Done."))
+    assert thread.story()[-1] == "A: Done."
+
+
+def test_a25_where_money_is_bounded_a_model_without_a_price_is_asked_no_further() -> None:
+    thread = bound(dollars=0.5)
+    thread.user("Build")
+    thread.run(paid(None))
+    thread.result(1, "built")
+    thread.run()
+    assert thread.head.status == "parked"
+    assert thread.head.reason.startswith("what it may cost is bounded, and 15 tokens have no known price")
+    thread.put(Command("resume"))
+    thread.run(paid(100))
+    thread.result(2, "built")
+    thread.run(says("Done."))
+    assert thread.story()[-1] == "A: Done."
 
 
 def test_waiting_is_no_work() -> None:

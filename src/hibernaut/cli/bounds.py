@@ -4,7 +4,7 @@ from typing import Any
 
 from hibernaut.kernel.authority import Judge, least
 from hibernaut.kernel.limits import ThreadOptions
-from hibernaut.messages.text import duration
+from hibernaut.messages.text import dollars, duration
 
 
 def limits(judge: Judge, options: ThreadOptions) -> str:
@@ -17,6 +17,7 @@ def limits(judge: Judge, options: ThreadOptions) -> str:
         (
             f"{_count(judge.calls)} calls",
             f"{_count(tokens)} tokens",
+            *((f"{dollars(judge.cost)} for its model",) if judge.cost else ()),
             f"{duration(1_000 * judge.seconds) if judge.seconds else 'any time'} of work",
             f"{many:,} children at once",
             f"threads nested {deep:,} deep",

@@ -5,11 +5,10 @@ import msgspec
 
 from hibernaut.cli import options
 from hibernaut.cli.finding import find_thread
-from hibernaut.cli.money import dollars
 from hibernaut.cli.running import opened, run_async
 from hibernaut.cli.starting import Setting
 from hibernaut.cli.terminal import table
-from hibernaut.messages.text import shorten
+from hibernaut.messages.text import dollars, shorten
 from hibernaut.state import ThreadState
 from hibernaut.system import AgentSystem
 

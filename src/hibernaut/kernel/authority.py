@@ -79,6 +79,8 @@ class Authority(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_
     """Calls that the thread may begin in all; 0: no bound."""
     tokens: int = 0
     """Tokens, of prompts and answers, that it may use in all; 0: no bound."""
+    dollars: float = 0.0
+    """US dollars that its completions may cost in all, by prices that are known; 0: no bound."""
     seconds: int = 0
     """Seconds that it may work in all, its completions and inline tools included and its waits not; 0: no bound."""
     max_depth: int | None = None
@@ -157,7 +159,7 @@ def check_authority(authority: Authority) -> Authority:
                 )
         for test in rule.arguments:
             _check_condition(number, test)
-    for bound in ("calls", "tokens", "seconds"):
+    for bound in ("calls", "tokens", "dollars", "seconds"):
         if getattr(authority, bound) < 0:
             raise ConfigurationError(f"{bound} is {getattr(authority, bound)}; it must be at least 0 (0: no bound)")
     for bound in ("max_depth", "max_children"):
@@ -224,6 +226,11 @@ class Judge:
     def tokens(self) -> int:
         """How many tokens may be used in all; 0: no bound."""
         return least(one.tokens for one in self.everything)
+
+    @property
+    def cost(self) -> int:
+        """How much its completions may cost in all, in millionths of a US dollar; 0: no bound."""
+        return least(round(one.dollars * 1_000_000) for one in self.everything)
 
     @property
     def seconds(self) -> int:

@@ -10,7 +10,7 @@ import msgspec
 from hibernaut.kernel.authority import least
 from hibernaut.kernel.draft import Draft
 from hibernaut.kernel.head import Head
-from hibernaut.messages.text import duration
+from hibernaut.messages.text import dollars, duration
 
 
 class _Budget(msgspec.Struct, frozen=True):
@@ -24,18 +24,25 @@ class _Budget(msgspec.Struct, frozen=True):
 def is_bounded(draft: Draft) -> bool:
     """Tell whether anything bounds what the thread spends, so that it has to be counted what on."""
     authority = draft.authority
-    return bool(authority.calls or authority.tokens or authority.seconds)
+    return bool(authority.calls or authority.tokens or authority.cost or authority.seconds)
 
 
 def grant_anew(head: Head) -> None:
     """Let a thread spend as much again."""
     head.granted = head.used
+    head.granted_cost = (head.cost, head.priced)
     head.begun = {}
     head.worked = 0
 
 
 def park_if_spent(draft: Draft) -> None:
     """Park a thread that has used up what it needs to be asked for its next turn."""
+    if draft.authority.cost and (unpriced := _unpriced(draft.head)):
+        draft.park(
+            f"what it may cost is bounded, and {unpriced:,} tokens have no known price ({_spending(draft)}); say the "
+            "prices of its model, or resume it"
+        )
+        return
     for budget in _budgets(draft):
         if budget.used >= budget.bound:
             draft.park(f"{budget.name} is used up ({_spending(draft)}); resuming grants as much again")
@@ -62,14 +69,23 @@ def _budgets(draft: Draft) -> Iterator[_Budget]:
     head, authority = draft.head, draft.authority
     if tokens := least((draft.options.token_budget, authority.tokens)):
         yield _Budget(f"the token budget of {tokens:,}", tokens, head.used - head.granted)
+    if cost := authority.cost:
+        yield _Budget(f"the budget of {dollars(cost)}", cost, head.cost - head.granted_cost[0])
     if time := 1_000 * authority.seconds:
         yield _Budget(f"the working time of {duration(time)}", time, head.worked)
+
+
+def _unpriced(head: Head) -> int:
+    """Return the tokens without a price that were used since somebody last let the thread go on."""
+    return head.used - head.granted - (head.priced - head.granted_cost[1])
 
 
 def _spending(draft: Draft) -> str:
     head = draft.head
     used = head.usage
     said = [f"{head.used:,} tokens used in all, {used.input:,} for prompts and {used.output:,} for answers"]
+    if head.cost:
+        said.append(f"cost {dollars(head.cost)}")
     if head.worked:
         said.append(f"worked {duration(head.worked)}")
     if head.begun:

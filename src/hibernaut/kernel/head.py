@@ -262,11 +262,18 @@ class Head(msgspec.Struct, omit_defaults=True):
     """Millionths of a US dollar that its completions have cost whose prices are known,"""
     priced: int = 0
     """and how many of the tokens used are theirs."""
+    granted_cost: tuple[int, int] = (0, 0)
+    """Both of them when somebody last let the thread go on."""
 
     @property
     def used(self) -> int:
         """Tokens used so far, prompts and answers together."""
         return self.usage.input + self.usage.output
+
+    @property
+    def unpriced(self) -> int:
+        """Tokens used so far whose price is not known."""
+        return self.used - self.priced
 
     @property
     def base(self) -> Link | Fork | None:

@@ -285,6 +285,12 @@ def _joins_hangul(left: str, right: str) -> bool:
     return final and ("\u11a8" <= left <= "\u11ff" or "\ud7cb" <= left <= "\ud7fb")
 
 
+def dollars(millionths: int) -> str:
+    """Return a sum of money, given in millionths of a US dollar, for people."""
+    amount = millionths / 1_000_000
+    return f"${amount:,.2f}" if amount >= 1 else f"${amount:.4f}"
+
+
 def duration(milliseconds: int) -> str:
     """Write a length of time for people and models."""
     seconds = milliseconds / 1000

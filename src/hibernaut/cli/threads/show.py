@@ -6,7 +6,7 @@ import click
 import msgspec
 
 from hibernaut.cli.finding import find_thread, launched_with
-from hibernaut.cli.money import dollars
+from hibernaut.cli.money import at_least
 from hibernaut.cli.running import opened
 from hibernaut.cli.starting import Setting
 from hibernaut.cli.threads.group import LONGEST_EXCERPT, log_of, run, say, threads, with_thread
@@ -81,7 +81,7 @@ async def _show(setting: Setting, given: str, *, as_json: bool) -> None:
         ("Refused", f"{state.refused:,} inputs that were about nothing it has" if state.refused else ""),
         ("Bytes", ", ".join(f"{what} {size:,}" for what, size in sizes.items())),
         ("Tokens", f"{state.usage.input:,} in ({state.usage.cached:,} cached), {state.usage.output:,} out"),
-        ("Cost", dollars(state.cost, state.unpriced) if state.cost else ""),
+        ("Cost", at_least(state.cost, state.unpriced) if state.cost else ""),
     ]
     for name, value in facts:
         if value:
