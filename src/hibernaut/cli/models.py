@@ -4,8 +4,8 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from hibernaut.cli.imports import find, split
 from hibernaut.errors import ConfigurationError
+from hibernaut.imports import find, split
 from hibernaut.models.protocol import Model
 
 

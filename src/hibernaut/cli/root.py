@@ -39,6 +39,7 @@ COMMANDS = {
     "verify": ("hibernaut.cli.verify:verify", "Check that what is stored is what its receipts say."),
     "effects": ("hibernaut.cli.effects:effects", "See what is owed to the outside, and settle it by hand."),
     "rap": ("hibernaut.cli.rap:rap", "Tools on other servers: write, check, inspect and call them."),
+    "chaos": ("hibernaut.cli.chaos:chaos", "Kill and disturb an agent, and check that nothing is other."),
     "bench": ("hibernaut.cli.bench:bench", "Measure this machine."),
     "completion": ("hibernaut.cli.completion:completion", "Print the completion script of a shell."),
 }
