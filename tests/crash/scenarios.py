@@ -14,11 +14,13 @@ from hibernaut.messages.items import CallItem
 from hibernaut.models.errors import RateLimited
 from hibernaut.models.protocol import ModelRequest
 from hibernaut.models.scripted import ScriptedTurn, call, last_user_text, say, turn
+from hibernaut.testing.life import Life, Scenario
+from hibernaut.testing.play import Play
+from hibernaut.testing.seen import THREAD
 from hibernaut.tools.context import Deferred, ToolContext
 from hibernaut.tools.tool import AnyTool, tool
-from tests.crash.life import THREAD, Life, Play, Scenario
 from tests.crash.servers import REAL
-from tests.crash.trees import TREES, UNTIMELY_TREES
+from tests.crash.trees import TREES
 
 
 def plain_answer(life: Life) -> Play:
@@ -61,8 +63,6 @@ def async_tool(life: Life, *, idempotent: bool = False) -> Play:
 def sync_tool(life: Life) -> Play:
     """A function that is not async, in a thread of its own."""
 
-    life.world.note("idempotent", "work")
-
     @tool(idempotent=True)
     def work(context: ToolContext) -> str:
         """Work."""
@@ -76,7 +76,7 @@ def _one_call(life: Life, work: AnyTool) -> Play:
         await life.say("m1", "Work")
         await life.settle()
 
-    return Play(lambda request: say("It is done.") if _calls(request) else call("work"), drive, [work])
+    return Play(_finishing, drive, [work])
 
 
 def two_calls_one_by_one(life: Life, *, idempotent: bool = False) -> Play:
@@ -104,13 +104,9 @@ def _two_calls(life: Life, at_once: int, *, idempotent: bool) -> Play:
 
 
 def deferred_call(life: Life, *, idempotent: bool = False) -> Play:
-    if idempotent:
-        life.world.note("idempotent", "work")
-
     @tool(idempotent=idempotent)
     async def work(context: ToolContext) -> Deferred:
         """Work elsewhere."""
-        life.began(context)
         deferred = context.defer()
         life.did(context)
         life.handed_out(context, deferred.token)
@@ -123,7 +119,7 @@ def deferred_call(life: Life, *, idempotent: bool = False) -> Play:
             await life.deliver(token, "done elsewhere")
         await life.settle()
 
-    return Play(lambda request: say("It is done.") if _calls(request) else call("work"), drive, [work])
+    return Play(_finishing, drive, [work], untimely=True)
 
 
 def detached_call(life: Life, *, idempotent: bool = False) -> Play:
@@ -139,7 +135,7 @@ def _interrupted(life: Life, how: str, *, idempotent: bool) -> Play:
 
     async def drive() -> None:
         await life.say("m1", "Work")
-        await life.until(lambda seen: bool(life.world.of("began")) or seen.answered("work"))
+        await life.until(lambda seen: life.has_begun("work") or seen.answered("work"))
         await life.say("m2", "How far are you?")
         await life.until(lambda seen: seen.said("How far are you?"))
         if how == "detach":
@@ -149,13 +145,13 @@ def _interrupted(life: Life, how: str, *, idempotent: bool) -> Play:
     def answer(request: ModelRequest) -> ScriptedTurn:
         return say(f"Now: {last_user_text(request)}") if _calls(request) else call("work")
 
-    return Play(answer, drive, [_worker(life, idempotent=idempotent, gate="work")], options)
+    return Play(answer, drive, [_worker(life, idempotent=idempotent, gate="work")], options, untimely=True)
 
 
 def stopped_and_resumed(life: Life, *, idempotent: bool = False) -> Play:
     async def drive() -> None:
         await life.say("m1", "Work")
-        await life.until(lambda seen: bool(life.world.of("began")) or seen.answered("work"))
+        await life.until(lambda seen: life.has_begun("work") or seen.answered("work"))
         await life.order("stop", Command("stop", reason="enough"))
         await life.until(lambda seen: seen.notices("stopped"))
         await life.order("resume", Command("resume"))
@@ -165,7 +161,7 @@ def stopped_and_resumed(life: Life, *, idempotent: bool = False) -> Play:
     def answer(request: ModelRequest) -> ScriptedTurn:
         return say("As you wish.") if _calls(request) else call("work")
 
-    return Play(answer, drive, [_worker(life, idempotent=idempotent, gate="never")])
+    return Play(answer, drive, [_worker(life, idempotent=idempotent, gate="never")], untimely=True)
 
 
 def sleeping(life: Life) -> Play:
@@ -214,8 +210,6 @@ def queue_changed(life: Life) -> Play:
 
 def asking(life: Life, *, idempotent: bool = False) -> Play:
     """A tool that works, asks a person two things, and works on."""
-    if idempotent:
-        life.world.note("idempotent", "work")
 
     @tool(idempotent=idempotent)
     async def work(context: ToolContext) -> str:
@@ -232,7 +226,7 @@ def asking(life: Life, *, idempotent: bool = False) -> Play:
         await life.answer("When?", "now")
         await life.settle()
 
-    return Play(lambda request: say("It is done.") if _calls(request) else call("work"), drive, [work])
+    return Play(_finishing, drive, [work])
 
 
 def step_by_step(life: Life, *, idempotent: bool = False) -> Play:
@@ -247,18 +241,18 @@ def step_by_step(life: Life, *, idempotent: bool = False) -> Play:
 
 
 def _worker(life: Life, name: str = "work", *, idempotent: bool, inline: bool = False, gate: str = "") -> AnyTool:
-    if idempotent:
-        life.world.note("idempotent", name)
-
     async def work(context: ToolContext) -> str:
         """Work."""
-        life.began(context)
         if gate:
             await life.gate(gate).wait()
         life.did(context)
         return f"done: {name}"
 
     return tool(work, name=name, idempotent=idempotent, inline=inline)
+
+
+def _finishing(request: ModelRequest) -> ScriptedTurn:
+    return say("It is done.") if _calls(request) else call("work")
 
 
 def _calls(request: ModelRequest) -> list[CallItem]:
@@ -334,11 +328,6 @@ SCENARIOS: dict[str, Scenario] = {
     "step-by-step-idempotent": partial(step_by_step, idempotent=True),
     **TREES,
 }
-
-UNTIMELY = ("detached-call", "cancelled-call", "stopped-and-resumed", "deferred-call", *UNTIMELY_TREES)
-"""Where a call is over sooner once its process died, so that what was to interrupt it comes when it is over.
-
-What somebody delivers for a call that was told to be unknown is shown as an event."""
 
 ALL: dict[str, Scenario] = SCENARIOS | {"asking": asking} | REAL
 """With those that end in more than one way when they are killed, which have tests of their own."""

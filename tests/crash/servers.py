@@ -14,8 +14,9 @@ from hibernaut.models.scripted import ScriptedTurn, call, last_result, last_user
 from hibernaut.rap.callbacks import OAuth, Result, SubscriptionEvent, UserChoice
 from hibernaut.rap.manifest import RemoteTool, Toolset
 from hibernaut.rap.requests import Invocation, Selected
+from hibernaut.testing.life import Life, Scenario
+from hibernaut.testing.play import Play
 from hibernaut.testing.tool_servers import Received
-from tests.crash.life import Life, Play, Scenario
 from tests.crash.trees import close, family, have_it_done, hiring, own_calls
 
 BYE = "That is all"
@@ -24,11 +25,8 @@ BYE = "That is all"
 Script = Callable[[ModelRequest], ScriptedTurn]
 
 
-def server(life: Life, name: str = "ci", tools: Sequence[str] = ("work",), *, safe: str = "") -> Toolset:
+def server(name: str = "ci", tools: Sequence[str] = ("work",), *, safe: str = "") -> Toolset:
     """Return what a server has. It is safe to repeat its calls if it knows "keys", or if its tools are "idempotent"."""
-    if safe:
-        for one in tools:
-            life.world.note("idempotent", one)
     flags = '{"idempotent":true}' if safe == "idempotent" else "{}"
     made = [RemoteTool(one, f"Do {one}.", '{"type":"object"}', flags, idempotent=safe == "idempotent") for one in tools]
     return Toolset(name, f"http://{name}.test/call", tuple(made), idempotency_keys=safe == "keys")
@@ -81,7 +79,7 @@ def server_call(life: Life, *, safe: str = "") -> Play:
             await life.bring(result(taken), taken)
         await life.settle()
 
-    return Play(finishing(), drive, servers=[server(life, safe=safe)])
+    return Play(finishing(), drive, servers=[server(safe=safe)])
 
 
 def refused_call(life: Life, *, safe: str = "") -> Play:
@@ -92,7 +90,7 @@ def refused_call(life: Life, *, safe: str = "") -> Play:
     def answering(received: Received) -> int:
         return 422 if isinstance(received.message, Invocation) else 200
 
-    return Play(finishing(), drive, servers=[server(life, safe=safe)], answering=answering)
+    return Play(finishing(), drive, servers=[server(safe=safe)], answering=answering)
 
 
 def retried_call(life: Life, *, safe: str = "") -> Play:
@@ -108,7 +106,7 @@ def retried_call(life: Life, *, safe: str = "") -> Play:
     def answering(received: Received) -> int:
         return 200 if life.servers.calls or not isinstance(received.message, Invocation) else 503
 
-    return Play(finishing(), drive, servers=[server(life, safe=safe)], answering=answering)
+    return Play(finishing(), drive, servers=[server(safe=safe)], answering=answering)
 
 
 def early_answer(life: Life, *, safe: str = "") -> Play:
@@ -125,7 +123,7 @@ def early_answer(life: Life, *, safe: str = "") -> Play:
     return Play(
         finishing(),
         drive,
-        servers=[server(life, safe=safe)],
+        servers=[server(safe=safe)],
         before_acknowledging=lambda: life.gate("acknowledge").wait(),
     )
 
@@ -144,7 +142,7 @@ def repeated_answer(life: Life, *, safe: str = "") -> Play:
         await life.say("m2", BYE)
         await life.settle()
 
-    return Play(finishing(), drive, servers=[server(life, safe=safe)])
+    return Play(finishing(), drive, servers=[server(safe=safe)])
 
 
 def server_subscription(life: Life, *, safe: str = "") -> Play:
@@ -164,7 +162,7 @@ def server_subscription(life: Life, *, safe: str = "") -> Play:
         await life.say("m2", BYE)
         await life.settle()
 
-    return Play(calling("watch"), drive, servers=[server(life, tools=["watch"], safe=safe)])
+    return Play(calling("watch"), drive, servers=[server(tools=["watch"], safe=safe)], untimely=True)
 
 
 def unsubscribing(life: Life) -> Play:
@@ -189,7 +187,7 @@ def unsubscribing(life: Life) -> Play:
         await life.say("m2", BYE)
         await life.settle()
 
-    return Play(answer, drive, servers=[server(life, tools=["watch"], safe="keys")])
+    return Play(answer, drive, servers=[server(tools=["watch"], safe="keys")])
 
 
 def choice(life: Life, *, safe: str = "") -> Play:
@@ -204,7 +202,7 @@ def choice(life: Life, *, safe: str = "") -> Play:
             await life.bring(result(taken, "worked there"), taken)
         await life.settle()
 
-    return Play(finishing(), drive, servers=[server(life, safe=safe)])
+    return Play(finishing(), drive, servers=[server(safe=safe)], untimely=True)
 
 
 def dismissed_choice(life: Life, *, safe: str = "") -> Play:
@@ -218,7 +216,7 @@ def dismissed_choice(life: Life, *, safe: str = "") -> Play:
             await life.order("cancel", Command("cancel", taken.id))
         await life.settle()
 
-    return Play(finishing(), drive, servers=[server(life, safe=safe)])
+    return Play(finishing(), drive, servers=[server(safe=safe)], untimely=True)
 
 
 def _asked(taken: Invocation) -> UserChoice:
@@ -248,7 +246,7 @@ def unauthorized(life: Life, *, safe: str = "") -> Play:
             await life.answer("the tool needs your authorization", "Cancel")
         await life.settle()
 
-    return Play(finishing(), drive, servers=[server(life, safe=safe)])
+    return Play(finishing(), drive, servers=[server(safe=safe)], untimely=True)
 
 
 def cancelled_server_call(life: Life, *, safe: str = "") -> Play:
@@ -260,7 +258,7 @@ def cancelled_server_call(life: Life, *, safe: str = "") -> Play:
             await life.order("cancel", Command("cancel", taken.id))
         await life.settle()
 
-    return Play(finishing(), drive, servers=[server(life, safe=safe)])
+    return Play(finishing(), drive, servers=[server(safe=safe)], untimely=True)
 
 
 def closed_thread(life: Life, *, safe: str = "") -> Play:
@@ -283,11 +281,11 @@ def closed_thread(life: Life, *, safe: str = "") -> Play:
         return say("Well.") if last_result(request) or last_user_text(request) == "Hello" else call("watch")
 
     servers = [
-        server(life, safe=safe),
-        server(life, "weather", ["watch"], safe=safe),
-        server(life, "forge", ["search"], safe=safe),
+        server(safe=safe),
+        server("weather", ["watch"], safe=safe),
+        server("forge", ["search"], safe=safe),
     ]
-    return Play(answer, drive, servers=servers)
+    return Play(answer, drive, servers=servers, untimely=True)
 
 
 def servers_child(life: Life, *, safe: str = "") -> Play:
@@ -302,7 +300,7 @@ def servers_child(life: Life, *, safe: str = "") -> Play:
             await life.bring(result(taken), taken)
         await life.settle()
 
-    return Play(family(life, hiring, child), drive, servers=[server(life, safe=safe)])
+    return Play(family(life, hiring, child), drive, servers=[server(safe=safe)])
 
 
 def discovery(life: Life) -> Play:
@@ -312,7 +310,7 @@ def discovery(life: Life) -> Play:
         await have_it_done(life)
         await life.settle()
 
-    servers = [server(life), server(life, "forge", ["search"])]
+    servers = [server(), server("forge", ["search"])]
     return Play(family(life, hiring, partial(close, report="It is done.")), drive, servers=servers)
 
 
@@ -325,7 +323,7 @@ def clash(life: Life) -> Play:
             await life.bring(result(taken, "found"), taken)
         await life.settle()
 
-    servers = [server(life, safe="keys"), server(life, "forge", ["work", "search"], safe="keys")]
+    servers = [server(safe="keys"), server("forge", ["work", "search"], safe="keys")]
     return Play(finishing("work", "search"), drive, servers=servers)
 
 
@@ -342,7 +340,7 @@ def two_servers(life: Life, *, safe: str = "") -> Play:
             await life.bring(result(first), first)
         await life.settle()
 
-    servers = [server(life, safe=safe), server(life, "forge", ["search"], safe=safe)]
+    servers = [server(safe=safe), server("forge", ["search"], safe=safe)]
     return Play(finishing("work", "search"), drive, options=ThreadOptions(parallel_calls=2), servers=servers)
 
 
@@ -389,15 +387,5 @@ SERVERS: dict[str, Scenario] = {
     "discovery": discovery,
     "clash": clash,
 }
-
-UNTIMELY_SERVERS = (
-    "server-subscription",
-    "choice",
-    "dismissed-choice",
-    "unauthorized",
-    "cancelled-server-call",
-    "closed-thread",
-)
-"""See `UNTIMELY` in `tests.crash.scenarios`."""
 
 REAL: dict[str, Scenario] = {f"real-{tool}": partial(real_server, tool=tool) for tool in ("later", "tick", "choose")}

@@ -1,5 +1,6 @@
 """A tool that asks people and must not be run again, killed at every operation. See `test_crashes` and `test_kills`."""
 
+import asyncio
 import sys
 from pathlib import Path
 
@@ -7,10 +8,12 @@ import pytest
 
 from hibernaut.engine.dispatcher import UNKNOWN_EFFECT
 from hibernaut.messages.items import EventItem, QuestionEndItem, QuestionItem, ResultItem, TextItem
-from tests.crash.matrix import Course, Crash, memory_store, run_course
+from hibernaut.testing.courses import Course, Crash, memory_store, run_course
+from hibernaut.testing.crashes import draw, every_crash
+from hibernaut.testing.processes import Kill, Nursery
 from tests.crash.scenarios import asking
-from tests.crash.test_crashes import every_crash, share
-from tests.crash.test_kills import Nursery
+from tests.crash.shares import SEED
+from tests.crash.test_kills import order
 
 NOT_DONE = "what was to follow has not been done"
 UNKNOWN = UNKNOWN_EFFECT.format(tool="work")
@@ -66,19 +69,22 @@ def _result(course: Course) -> str:
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="a dead process is known at once by /proc")
 def test_c38_c39_a_kill_anywhere_asks_once_and_tells_the_truth(tmp_path: Path) -> None:
     plain = run_course(asking, memory_store())
-    nursery = Nursery(tmp_path)
-    with nursery.process:
-        for crash in share("asking killed", every_crash(plain), 8):
-            try:
-                check(nursery.course("asking", crash))
-            except AssertionError as error:
-                error.add_note(f"killed {crash}")
-                raise
-        course = nursery.course("asking", _while_it_asks(plain))
-        check(course)
-        assert NOT_DONE in _result(course)
-        assert nursery.process.stdin is not None
-        nursery.process.stdin.close()
+    crashes = [*draw(f"{SEED} asking killed", every_crash(plain), 8), _while_it_asks(plain)]
+
+    async def kill_each() -> list[Course]:
+        async with Nursery() as nursery:
+            return [
+                await nursery.course(order(tmp_path, "asking", number=number), [Kill(crash)])
+                for number, crash in enumerate(crashes)
+            ]
+
+    for crash, course in zip(crashes, asyncio.run(kill_each()), strict=True):
+        try:
+            check(course)
+        except AssertionError as error:
+            error.add_note(f"killed {crash}")
+            raise
+    assert NOT_DONE in _result(course)
 
 
 def _while_it_asks(plain: Course) -> Crash:

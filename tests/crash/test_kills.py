@@ -1,106 +1,64 @@
 """The crash matrix with real processes on a real file, ended by SIGKILL. See `test_crashes`."""
 
 import asyncio
-import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import msgspec
 import pytest
 
-from tests.crash.matrix import (
-    Course,
-    Crash,
-    check_course,
-    left_unknown,
-    memory_store,
-    read_store,
-    run_course,
-    sqlite_store,
-)
-from tests.crash.nursery import Order, world_file
-from tests.crash.scenarios import SCENARIOS, UNTIMELY
-from tests.crash.test_crashes import every_crash, share
+from hibernaut.testing.courses import Course, memory_store, run_course
+from hibernaut.testing.crashes import draw, every_crash
+from hibernaut.testing.judging import judge
+from hibernaut.testing.nursery import Order
+from hibernaut.testing.processes import Kill, Nursery
+from tests.crash.scenarios import SCENARIOS
+from tests.crash.shares import SEED
 from tests.crash.trees import TREES
-from tests.crash.world import World
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="a dead process is known at once by /proc")
 
-KILLED = -9
 
-MOST_LIVES = 5
-
-
-class Nursery:
-    """Lives scenarios in processes of their own."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._made = 0
-        root = Path(__file__).parents[2]
-        command = [sys.executable, "-m", "tests.crash.nursery"]
-        self.process = subprocess.Popen(command, cwd=root, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-
-    def course(self, name: str, crash: Crash | None = None, *, server: str = "") -> Course:
-        """Run a scenario, killed at one place, to its end; it may use a tool server that is not killed."""
-        self._made += 1
-        file = self._folder / f"{self._made}.db"
-        if server:
-            World(world_file(str(file))).note("server", server)
-        unknown = dict[str, str]()
-        operation, after = (crash.operation, crash.after) if crash else (0, False)
-        for number in range(1, MOST_LIVES):
-            status = self._live((str(file), name, number, operation if number == 1 else 0, after))
-            seen = asyncio.run(read_store(sqlite_store(file)))
-            world = World(world_file(str(file)))
-            if status == 0:
-                operations = [""] * int(world.of("operations")[0][0])
-                return Course(seen, world, operations, unknown)
-            assert status == KILLED
-            unknown |= left_unknown(seen, world)
-        raise AssertionError("it does not come to its end")
-
-    def _live(self, order: Order) -> int:
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        self.process.stdin.write(msgspec.json.encode(order).decode() + "\n")
-        self.process.stdin.flush()
-        return int(self.process.stdout.readline())
+def order(folder: Path, name: str, *, number: int = 0) -> Order:
+    return Order(store=str(folder / f"{name}-{number}.db"), scenario=f"tests.crash.scenarios:ALL:{name}")
 
 
-@pytest.fixture
-def nursery(tmp_path: Path) -> Iterator[Nursery]:
-    made = Nursery(tmp_path)
-    with made.process:
-        yield made
-        assert made.process.stdin is not None
-        made.process.stdin.close()
+async def check_each(folder: Path, kills: Sequence[tuple[str, Kill]], plains: Mapping[str, Course]) -> None:
+    async with Nursery() as nursery:
+        for number, (name, kill) in enumerate(kills, 1):
+            course = await nursery.course(order(folder, name, number=number), [kill])
+            assert judge(course, plains[name]) == [], f"{name}, {kill}, CRASH_SEED={SEED}"
 
 
-def check_each(nursery: Nursery, name: str, plain: Course, crashes: Sequence[Crash]) -> None:
-    for crash in crashes:
-        try:
-            check_course(nursery.course(name, crash), plain, untimely=name in UNTIMELY)
-        except AssertionError as error:
-            error.add_note(f"{name}, killed {crash}")
-            raise
+def kill(folder: Path, names: Sequence[str], share: int | None, *, stand_still: bool = False) -> None:
+    plains = {name: run_course(SCENARIOS[name], memory_store()) for name in names}
+    kills = [
+        (name, Kill(place, stand_still=stand_still))
+        for name, plain in plains.items()
+        for place in draw(f"{SEED} {name} killed", every_crash(plain), share)
+    ]
+    asyncio.run(check_each(folder, kills, plains))
 
 
-def test_a33_c67_a_kill_changes_nothing_but_what_is_unknown(nursery: Nursery) -> None:
-    for name in share("killed", [name for name in SCENARIOS if name not in TREES], 10):
-        plain = run_course(SCENARIOS[name], memory_store())
-        check_each(nursery, name, plain, share(f"{name} killed", every_crash(plain), 1))
+def test_a33_c67_a_kill_changes_nothing_but_what_is_unknown(tmp_path: Path) -> None:
+    kill(tmp_path, draw(f"{SEED} killed", [name for name in SCENARIOS if name not in TREES], 10), 1)
 
 
-def test_a02_a33_a_kill_changes_nothing_in_a_tree_but_what_is_unknown(nursery: Nursery) -> None:
-    for name in share("killed trees", list(TREES), 5):
-        plain = run_course(SCENARIOS[name], memory_store())
-        check_each(nursery, name, plain, share(f"{name} killed", every_crash(plain), 1))
+def test_a02_a33_a_kill_changes_nothing_in_a_tree_but_what_is_unknown(tmp_path: Path) -> None:
+    kill(tmp_path, draw(f"{SEED} killed trees", list(TREES), 5), 1)
+
+
+def test_c32_a_process_that_stood_still_while_another_took_over_writes_nothing(tmp_path: Path) -> None:
+    kill(tmp_path, draw(f"{SEED} standing still", list(SCENARIOS), 5), 1, stand_still=True)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_a33_c67_a_kill_at_every_operation_changes_nothing_but_what_is_unknown(name: str, nursery: Nursery) -> None:
-    plain = nursery.course(name)
-    check_each(nursery, name, plain, every_crash(plain))
+def test_a33_c67_a_kill_at_every_operation_changes_nothing_but_what_is_unknown(name: str, tmp_path: Path) -> None:
+    kill(tmp_path, [name], None)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_c32_a_process_that_stands_still_at_any_operation_writes_nothing_afterwards(name: str, tmp_path: Path) -> None:
+    kill(tmp_path, [name], None, stand_still=True)

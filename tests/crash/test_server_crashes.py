@@ -3,14 +3,17 @@
 Both are operations of the process, like those of its store. See `test_crashes`.
 """
 
+import asyncio
 from collections.abc import Sequence
-from pathlib import Path
 
 import pytest
 
-from tests.crash.matrix import Course, Crash, OpenStore, check_course, memory_store, run_course, sqlite_store
-from tests.crash.servers import SERVERS, UNTIMELY_SERVERS
-from tests.crash.test_crashes import every_crash, share
+from hibernaut.testing import crash_matrix
+from hibernaut.testing.courses import Course, Crash, Stores, run_course
+from hibernaut.testing.crashes import Cut, draw, every_crash, run_cut
+from hibernaut.testing.report import Report
+from tests.crash.servers import SERVERS
+from tests.crash.shares import SEED, assert_clean
 
 MESSAGES = ("discover", "invoke", "cancel", "close_thread", "status", "select")
 """Operations that are messages to a server."""
@@ -19,75 +22,69 @@ PAIRS = 100
 """Pairs of crashes that a sweep draws for each scenario."""
 
 
-def check(name: str, plain: Course, store: OpenStore, *crashes: Crash) -> None:
-    course = run_course(SERVERS[name], store, crashes)
-    try:
-        check_course(course, plain, untimely=name in UNTIMELY_SERVERS)
-    except AssertionError as error:
-        died = ", then ".join(f"{place} ({plain.operations[place.operation - 1]})" for place in crashes)
-        error.add_note(f"{name}, killed {died}")
-        raise
-
-
-def check_failures(name: str, plain: Course, places: Sequence[int]) -> None:
-    for place in places:
-        course = run_course(SERVERS[name], memory_store(), fail_at=place)
-        try:
-            assert course.unknown == {}
-            check_course(course, plain)
-        except AssertionError as error:
-            error.add_note(f"{name}: operation {place} ({plain.operations[place - 1]}) failed")
-            raise
-
-
 def messages(plain: Course) -> list[Crash]:
     """Return the places at which a message is under way."""
     return [crash for crash in every_crash(plain) if plain.operations[crash.operation - 1] in MESSAGES]
 
 
-def failing(plain: Course) -> list[int]:
+def failing(plain: Course) -> list[Cut]:
     """Return the operations that may fail. Without its tools a thread takes another course."""
-    return [number for number, name in enumerate(plain.operations, 1) if name != "discover"]
+    numbers = [number for number, name in enumerate(plain.operations, 1) if name != "discover"]
+    return [Cut("failing", (Crash(number, after=False),)) for number in numbers]
+
+
+def killed(*places: Sequence[Crash]) -> list[Cut]:
+    return [Cut("killed", tuple(each)) for each in places]
+
+
+def pairs(name: str, plain: Course, share: int) -> list[Cut]:
+    places = every_crash(plain)
+    return killed(*draw(f"{SEED} {name} twice", [(first, second) for first in places for second in places], share))
+
+
+def sweep(name: str, kind: str, cuts: Sequence[Cut], plain: Course) -> Report:
+    report = Report(name, runs=1)
+    with Stores("memory" if kind == "memory" else "sqlite") as stores:
+        for cut in cuts:
+            report += run_cut(SERVERS[name], stores, cut, plain, exact=True)
+    return report
+
+
+def undisturbed(name: str) -> Course:
+    with Stores("memory") as stores:
+        return run_course(SERVERS[name], stores.new())
 
 
 @pytest.mark.parametrize("name", SERVERS)
 def test_a13_a26_a36_c39_a_crash_anywhere_does_nothing_twice_on_a_server_and_loses_nothing(name: str) -> None:
-    plain = run_course(SERVERS[name], memory_store())
-    places = every_crash(plain)
-    for crash in share(f"{name} sent", messages(plain), 2) + share(name, places, 2):
-        check(name, plain, memory_store(), crash)
-    for pair in zip(share(f"{name} first", places, 1), share(f"{name} second", places, 1), strict=True):
-        check(name, plain, memory_store(), *pair)
-    check_failures(name, plain, share(f"{name} fails", failing(plain), 1))
+    plain = undisturbed(name)
+    places = draw(f"{SEED} {name} sent", messages(plain), 2) + draw(f"{SEED} {name}", every_crash(plain), 2)
+    cuts = [*killed(*[(place,) for place in places]), *pairs(name, plain, 1)]
+    assert_clean(sweep(name, "memory", [*cuts, *draw(f"{SEED} {name} fails", failing(plain), 1)], plain))
 
 
-def test_a_crash_does_nothing_twice_on_a_server_when_the_store_is_a_file(tmp_path: Path) -> None:
-    for name in share("servers in a file", list(SERVERS), 6):
-        plain = run_course(SERVERS[name], memory_store())
-        for number, crash in enumerate(share(f"{name} in a file", every_crash(plain), 2)):
-            check(name, plain, sqlite_store(tmp_path / f"{name}-{number}.db"), crash)
+def test_a_crash_does_nothing_twice_on_a_server_when_the_store_is_a_file() -> None:
+    for name in draw(f"{SEED} servers in a file", list(SERVERS), 6):
+        plain = undisturbed(name)
+        places = draw(f"{SEED} {name} in a file", every_crash(plain), 2)
+        assert_clean(sweep(name, "sqlite", killed(*[(place,) for place in places]), plain))
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", SERVERS)
-def test_a13_a26_a36_c39_a_crash_at_every_operation_does_nothing_twice_on_a_server(name: str, tmp_path: Path) -> None:
-    plain = run_course(SERVERS[name], memory_store())
-    for number, crash in enumerate(every_crash(plain)):
-        check(name, plain, memory_store(), crash)
-        check(name, plain, sqlite_store(tmp_path / f"{number}.db"), crash)
+def test_a13_a26_a36_c39_a_crash_at_every_operation_does_nothing_twice_on_a_server(name: str) -> None:
+    assert_clean(asyncio.run(crash_matrix(SERVERS[name], ways=["killed"], exact=True)))
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", SERVERS)
 def test_two_crashes_do_nothing_twice_on_a_server(name: str) -> None:
-    plain = run_course(SERVERS[name], memory_store())
-    places = every_crash(plain)
-    for pair in share(f"{name} twice", [(first, second) for first in places for second in places], PAIRS):
-        check(name, plain, memory_store(), *pair)
+    plain = undisturbed(name)
+    assert_clean(sweep(name, "memory", pairs(name, plain, PAIRS), plain))
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", SERVERS)
 def test_a36_what_fails_once_changes_nothing_on_a_server(name: str) -> None:
-    plain = run_course(SERVERS[name], memory_store())
-    check_failures(name, plain, failing(plain))
+    plain = undisturbed(name)
+    assert_clean(sweep(name, "memory", failing(plain), plain))

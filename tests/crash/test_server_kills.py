@@ -1,32 +1,27 @@
 """Real processes, killed while a real tool server works for them. It goes on, and finds the next one at their port."""
 
+import asyncio
 import sys
-from collections.abc import Iterator
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from hibernaut.engine.remote import LOST
-from hibernaut.kernel.chain import verify_chain
 from hibernaut.messages.items import CallItem, EventItem, ResultItem
-from tests.crash.matrix import Course
+from hibernaut.testing.courses import Course, Crash
+from hibernaut.testing.crashes import draw, every_crash
+from hibernaut.testing.nursery import world_file
+from hibernaut.testing.processes import Kill, Nursery
+from hibernaut.testing.world import World
 from tests.crash.servers import REAL
-from tests.crash.test_crashes import every_crash, share
-from tests.crash.test_kills import Nursery
+from tests.crash.shares import SEED
+from tests.crash.test_kills import order
 from tests.rap.foreign_server import ForeignServer, foreign_server
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="a dead process is known at once by /proc")
 
 ANSWERS = {"later": "this took a while", "tick": "ticking", "choose": "chosen: blue"}
-
-
-@pytest.fixture
-def nursery(tmp_path: Path) -> Iterator[Nursery]:
-    made = Nursery(tmp_path)
-    with made.process:
-        yield made
-        assert made.process.stdin is not None
-        made.process.stdin.close()
 
 
 def check(course: Course, server: ForeignServer) -> None:
@@ -44,32 +39,37 @@ def check(course: Course, server: ForeignServer) -> None:
         assert (posts, result, late) == (1, ANSWERS[call.name], [])
         assert len(root.children) == (3 if call.name == "tick" else 0)
     assert root.says("It is in hand.")
-    for seen in root.tree.values():
-        assert (seen.effects, seen.inbox) == ([], ())
-        rows = [(row.page, row.receipt) for row in seen.log]
-        assert verify_chain(rows, seen.head.history, seen.head.receipts, seen.start) == len(rows)
+    assert [(seen.effects, seen.inbox) for seen in root.tree.values()] == [([], ())] * len(root.tree)
+    assert course.broken == []
+    assert course.world.of("divergence") == []
 
 
-def kill(nursery: Nursery, name: str, crashes: int) -> None:
+async def course(nursery: Nursery, folder: Path, name: str, number: int, crashes: Sequence[Crash] = ()) -> Course:
     with foreign_server() as server:
-        plain = nursery.course(name, server=server.url)
-        check(plain, server)
-        assert len(server.done) == 1
-    for crash in share(f"{name} killed", every_crash(plain), crashes):
-        with foreign_server() as server:
+        first = order(folder, name, number=number)
+        World(world_file(first.store)).note("server", server.url)
+        done = await nursery.course(first, [Kill(crash) for crash in crashes])
+        check(done, server)
+        return done
+
+
+async def kill(folder: Path, name: str, crashes: int) -> None:
+    async with Nursery() as nursery:
+        plain = await course(nursery, folder, name, 0)
+        for number, crash in enumerate(draw(f"{SEED} {name} killed", every_crash(plain), crashes), 1):
             try:
-                check(nursery.course(name, crash, server=server.url), server)
+                await course(nursery, folder, name, number, [crash])
             except AssertionError as error:
                 error.add_note(f"{name}, killed {crash}")
                 raise
 
 
-def test_a33_a_process_is_killed_and_its_tool_servers_work_once_and_find_the_next(nursery: Nursery) -> None:
-    for name in share("real servers", list(REAL), 2):
-        kill(nursery, name, 1)
+def test_a33_a_process_is_killed_and_its_tool_servers_work_once_and_find_the_next(tmp_path: Path) -> None:
+    for name in draw(f"{SEED} real servers", list(REAL), 2):
+        asyncio.run(kill(tmp_path, name, 1))
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", REAL)
-def test_a33_a_process_is_killed_anywhere_and_its_tool_servers_find_the_next(name: str, nursery: Nursery) -> None:
-    kill(nursery, name, sys.maxsize)
+def test_a33_a_process_is_killed_anywhere_and_its_tool_servers_find_the_next(name: str, tmp_path: Path) -> None:
+    asyncio.run(kill(tmp_path, name, sys.maxsize))

@@ -13,9 +13,11 @@ from hibernaut.messages.inputs import Command, Event
 from hibernaut.messages.items import CallItem, ResultItem, TextItem
 from hibernaut.models.protocol import ModelRequest
 from hibernaut.models.scripted import ScriptedTurn, call, last_result, last_user_text, results, say, turn
+from hibernaut.testing.life import Life, Scenario
+from hibernaut.testing.play import Play
+from hibernaut.testing.seen import THREAD, Seen
 from hibernaut.tools.context import ToolContext, ToolEvent
 from hibernaut.tools.tool import AnyTool, tool
-from tests.crash.life import THREAD, Life, Play, Scenario, Seen
 
 HOUR = 3_600_000
 
@@ -31,13 +33,9 @@ def close(request: ModelRequest, report: str = "") -> ScriptedTurn:
 
 
 def worker(life: Life, *, idempotent: bool, gate: str = "") -> AnyTool:
-    if idempotent:
-        life.world.note("idempotent", "work")
-
     @tool(idempotent=idempotent)
     async def work(context: ToolContext) -> str:
         """Work."""
-        life.began(context)
         if gate:
             await life.gate(gate).wait()
         life.did(context)
@@ -145,7 +143,6 @@ def talking(life: Life) -> Play:
 
 def asking_child(life: Life) -> Play:
     """A child whose tool asks a person."""
-    life.world.note("idempotent", "work")
 
     @tool(idempotent=True)
     async def work(context: ToolContext) -> str:
@@ -213,7 +210,7 @@ def closed_tree(life: Life, *, idempotent: bool = False) -> Play:
         await life.order("close", Command("close", reason="enough"))
         await life.settle()
 
-    return Play(family(life, root, child), drive, [worker(life, idempotent=idempotent, gate="never")])
+    return Play(family(life, root, child), drive, [worker(life, idempotent=idempotent, gate="never")], untimely=True)
 
 
 # Events
@@ -221,7 +218,6 @@ def closed_tree(life: Life, *, idempotent: bool = False) -> Play:
 
 def watcher(life: Life, events: int, *, associative: bool = False) -> AnyTool:
     """Return a resumable subscription that brings so many events, each when the client lets it; the last is final."""
-    life.world.note("idempotent", "watch")
 
     @tool(resumable=True, events="associative" if associative else "threaded")
     async def watch(context: ToolContext) -> AsyncGenerator[object, None]:
@@ -316,7 +312,7 @@ def event_during_a_call(life: Life, *, idempotent: bool = True) -> Play:
 
     async def drive() -> None:
         await life.say("m1", "Watch and work")
-        await life.until(lambda seen: bool(life.world.of("began")) or seen.answered("work"))
+        await life.until(lambda seen: life.has_begun("work") or seen.answered("work"))
         life.gate("event 1").set()
         seen = await life.until(lambda seen: bool(patience(seen)) or _has_spoken(1, seen))
         if until := patience(seen):
@@ -327,7 +323,7 @@ def event_during_a_call(life: Life, *, idempotent: bool = True) -> Play:
 
     tools = [watcher(life, 1, associative=True), worker(life, idempotent=idempotent, gate="work")]
     # An hour, since the time that passes between two lives must not be what ends the patience.
-    return Play(answer, drive, tools, ThreadOptions(event_grace=HOUR))
+    return Play(answer, drive, tools, ThreadOptions(event_grace=HOUR), untimely=True)
 
 
 TREES: dict[str, Scenario] = {
@@ -346,6 +342,3 @@ TREES: dict[str, Scenario] = {
     "event-during-a-call-idempotent": event_during_a_call,
     "event-during-a-call": partial(event_during_a_call, idempotent=False),
 }
-
-UNTIMELY_TREES = ("closed-tree", "event-during-a-call")
-"""See `UNTIMELY` in `tests.crash.scenarios`."""

@@ -5,8 +5,8 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from hibernaut.cli.imports import find, split
 from hibernaut.errors import ConfigurationError
+from hibernaut.imports import find, split
 from hibernaut.models.protocol import Model
 
 if TYPE_CHECKING:

@@ -42,6 +42,7 @@ COMMANDS = {
     "models": ("hibernaut.cli.catalogue:models", "See which models can be named, and what is known of them."),
     "usage": ("hibernaut.cli.usage:usage", "See the tokens that threads have used, and what they have cost."),
     "rap": ("hibernaut.cli.rap:rap", "Tools on other servers: write, check, inspect and call them."),
+    "chaos": ("hibernaut.cli.chaos:chaos", "Kill and disturb an agent, and check that nothing is other."),
     "bench": ("hibernaut.cli.bench:bench", "Measure this machine."),
     "completion": ("hibernaut.cli.completion:completion", "Print the completion script of a shell."),
 }

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from hibernaut.cli.imports import find, load, split
 from hibernaut.errors import ConfigurationError
+from hibernaut.imports import find, load, split
 from hibernaut.tools.tool import AnyTool, Tool
 
 Given = AnyTool | Callable[..., Any]

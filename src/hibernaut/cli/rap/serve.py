@@ -7,11 +7,11 @@ import click
 
 from hibernaut.cli import options
 from hibernaut.cli.failures import ANSWERED
-from hibernaut.cli.imports import find, load, split
 from hibernaut.cli.running import run_async
 from hibernaut.cli.stopping import stop_signals
 from hibernaut.cli.terminal import fit_for
 from hibernaut.errors import ConfigurationError
+from hibernaut.imports import find, load, split
 from hibernaut.rap.kit import program
 from hibernaut.rap.kit.program import SECRET
 from hibernaut.rap.kit.server import ToolServer

@@ -6,164 +6,93 @@ which life it is.
 """
 
 import asyncio
+import dataclasses
+import inspect
+import random
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from itertools import count
-from typing import TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-import msgspec
+from msgspec.structs import replace
 
 from hibernaut.codec import sha256
-from hibernaut.engine.history import chain_start
-from hibernaut.errors import AlreadyAnswered, QuestionOver, StoreBusy
-from hibernaut.kernel.head import Head, decode_head
-from hibernaut.kernel.limits import ThreadOptions
-from hibernaut.messages.inputs import Delivered, InputContent, InputMessage, Timer
-from hibernaut.messages.items import (
-    CallItem,
-    Item,
-    NoticeItem,
-    QuestionItem,
-    ResultItem,
-    TextItem,
-    UserItem,
-    decode_page,
-)
-from hibernaut.models.scripted import ScriptedModel, ScriptFunction
+from hibernaut.errors import AlreadyAnswered, ConfigurationError, QuestionOver, StoreBusy
+from hibernaut.messages.inputs import InputContent, InputMessage
+from hibernaut.models.protocol import Model
+from hibernaut.models.scripted import Script, ScriptedModel
 from hibernaut.rap.arrivals import Arrival, arrive
 from hibernaut.rap.callbacks import Callback
-from hibernaut.rap.manifest import Toolset
 from hibernaut.rap.requests import Invocation
 from hibernaut.rap.servers import RemoteServer
 from hibernaut.rap.wire import CALLBACK_PATH
 from hibernaut.reach import Callbacks, Servers
-from hibernaut.stores.protocol import EffectRow, LogRow, Store, ThreadRow
+from hibernaut.stores.protocol import Store
 from hibernaut.system import AgentSystem
 from hibernaut.testing.clock import ManualClock
-from hibernaut.testing.faults import FaultPlan, FaultyStore, SimulatedCrash
+from hibernaut.testing.disturbing import Disturbance
+from hibernaut.testing.faults import FaultPlan, SimulatedCrash
 from hibernaut.testing.faulty_servers import FaultyToolServers
-from hibernaut.testing.tool_servers import Received
-from hibernaut.tools.context import ToolContext
+from hibernaut.testing.play import Play, Said
+from hibernaut.testing.seen import THREAD, Seen, look
+from hibernaut.testing.watched import WatchedStore
+from hibernaut.testing.world import OutsideServers, World
+from hibernaut.tools.context import Deferred, ToolContext
+from hibernaut.tools.results import outcome
 from hibernaut.tools.tokens import KeyRing, read
 from hibernaut.tools.tool import AnyTool
-from tests.crash.world import OutsideServers, World
 
-THREAD = "thread"
+if TYPE_CHECKING:
+    from hibernaut.rap.kit.server import ToolServer
 
 PATIENCE = 30
-"""Seconds of real time after which a life that goes nowhere is a failed test."""
+"""Seconds of real time after which a life that goes nowhere is taken for stuck."""
 
 SECOND = 1_000
+
+FASTER = 100
+"""Milliseconds that pass in each of real time, in a life that is hurried."""
 
 PUBLIC = Callbacks(public="http://runtime.test", listen=False)
 
 T = TypeVar("T")
 
 
-class Play(msgspec.Struct):
-    """A scenario, set on the stage of one life."""
-
-    answer: ScriptFunction
-    drive: Callable[[], Awaitable[None]]
-    tools: Sequence[AnyTool] = ()
-    options: ThreadOptions = ThreadOptions()
-    resident: bool = True
-    """An engine runs; otherwise the client drives it step by step."""
-    servers: Sequence[Toolset] = ()
-    """What tool servers have, by their names."""
-    url: str = ""
-    """The base URL of a real tool server, instead of those."""
-    answering: Callable[[Received], int] = lambda _: 200
-    """The status that they answer with."""
-    before_acknowledging: Callable[[], Awaitable[object]] | None = None
-    """What they do when they have taken a call, before they say so."""
-
-
-class Seen(msgspec.Struct):
-    """What a thread is at one moment."""
-
-    head: Head
-    log: list[LogRow]
-    items: list[Item]
-    inbox: tuple[Delivered, ...]
-    effects: list[EffectRow]
-    start: bytes = b""
-    """The digest that its chain starts from."""
-    tree: "dict[str, Seen]" = {}
-    """It and all threads below it, in the order they were made."""
-
-    @property
-    def children(self) -> "list[Seen]":
-        """The threads below it."""
-        return list(self.tree.values())[1:]
-
-    def said(self, text: str) -> bool:
-        """Tell whether somebody said this to the thread."""
-        return any(isinstance(item, UserItem) and item.content == text for item in self.items)
-
-    def says(self, text: str) -> bool:
-        """Tell whether the thread's model has said this."""
-        return any(isinstance(item, TextItem) and item.text == text for item in self.items)
-
-    def notices(self, kind: str) -> bool:
-        return any(isinstance(item, NoticeItem) and item.kind == kind for item in self.items)
-
-    def answered(self, tool: str) -> bool:
-        """Tell whether the call of a tool has a result in the history."""
-        calls = {item.id for item in self.items if isinstance(item, CallItem) and item.name == tool}
-        return any(isinstance(item, ResultItem) and item.call_id in calls for item in self.items)
-
-    def question(self, prompt: str) -> str:
-        """Return the id of the question that asked this, "" as long as it was not asked."""
-        return next((item.id for item in self.items if isinstance(item, QuestionItem) and item.prompt == prompt), "")
-
-    def timers(self, purpose: str = "") -> list[int]:
-        """Return when timers are due: those of a purpose, or all."""
-        contents = [arrived.message.content for arrived in self.inbox if arrived.message]
-        timers = [content for content in contents if isinstance(content, Timer)]
-        return sorted(timer.due for timer in timers if purpose in ("", timer.purpose))
-
-
-async def look(store: Store) -> Seen:
-    """Look at the tree as it is stored. What is seen of its threads belongs to one moment."""
-    while True:
-        rows = await store.read_tree(THREAD)
-        if not rows:
-            return Seen(Head(THREAD, b"", b""), [], [], (), [])
-        tree = {row.thread_id: await _look_at(store, row) for row in rows}
-        if await store.read_tree(THREAD) == rows:
-            tree[THREAD].tree = tree
-            return tree[THREAD]
-
-
-async def _look_at(store: Store, row: ThreadRow) -> Seen:
-    head, log = decode_head(row.head).head, await store.read_log(row.thread_id)
-    items = [item for entry in log for item in decode_page(entry.page)]
-    inbox, effects = await store.read_inbox(row.thread_id), await store.read_effects(row.thread_id)
-    return Seen(head, log, items, inbox, effects, await chain_start(store, head.base))
-
-
 class Life:
-    """One process, from its start to its end or its death."""
+    """One process, from its start to its end or its death.
 
-    def __init__(self, number: int, world: World, store: Store, plan: FaultPlan, now: int) -> None:
+    Args:
+        number: which one of its run, the first being 1.
+        world: what is outside of it.
+        store: where its threads are.
+        plan: where it dies.
+        now: the moment at which it begins.
+        seed: of what is left to chance in the scenario; the same in all lives that are compared.
+    """
+
+    def __init__(
+        self, number: int, world: World, store: Store, plan: FaultPlan | None = None, now: int = 0, *, seed: str = ""
+    ) -> None:
         self.world = world
-        self.clock = ManualClock(now)
-        self.faulty = _Watched(store, plan)
+        self.clock = ManualClock(now or world.now)
+        self.chance = random.Random(seed)  # noqa: S311  # what is drawn is to be drawn again
+        """What a scenario may draw from: it falls the same in every life, and in the undisturbed run."""
+        self.faulty = WatchedStore(store, plan or FaultPlan(), world)
         self.over = False
         """The process is dead: nothing of it reaches the world any more."""
         self.started = False
+        self.patience: float = PATIENCE
+        self.callbacks = Callbacks()
+        """Where real tool servers post to."""
+        self.disturbed_by = ""
+        """The seed of what disturbs it; "" for nothing."""
         self._number = number
         self._store = store
         self._gates: defaultdict[str, asyncio.Event] = defaultdict(asyncio.Event)
         self._system: AgentSystem | None = None
 
     # What tools do
-
-    def began(self, context: ToolContext) -> None:
-        """Note that a tool is at work."""
-        self._note("began", context.tool, context.call_id)
 
     def did(self, context: ToolContext) -> None:
         """Do what cannot be undone."""
@@ -173,21 +102,28 @@ class Life:
         """Give somebody outside the token of a deferred call."""
         self._note("token", context.call_id, token)
 
+    def has_begun(self, tool: str) -> bool:
+        """Tell whether a tool was begun, in this life or an earlier one."""
+        return any(name == tool for name, _ in self.world.of("began"))
+
     def gate(self, name: str) -> asyncio.Event:
         """Return a gate at which a tool waits for the client to open it."""
         return self._gates[name]
 
-    def _note(self, *words: str) -> None:
+    def _note(self, *words: str, wake: bool = True) -> None:
         if self.over:
             raise SimulatedCrash("a dead process does nothing")
         self.world.note(*words)
-        self.faulty.moved.set()
+        if wake:  # which only the loop's own thread may do
+            self.faulty.moved.set()
 
     # What the client does
 
     @property
     def system(self) -> AgentSystem:
-        assert self._system is not None
+        """The system that runs in it."""
+        if self._system is None:
+            raise ConfigurationError("the process has not begun: use its system in `drive`, and in tools")
         return self._system
 
     async def say(self, message_id: str, text: str) -> None:
@@ -223,7 +159,8 @@ class Life:
     @property
     def servers(self) -> OutsideServers:
         """The tool servers of the world."""
-        assert self.world.servers is not None
+        if self.world.servers is None:
+            raise ConfigurationError("this scenario has no `servers`")
         return self.world.servers
 
     async def taken(self, tool: str = "work") -> Invocation | None:
@@ -250,7 +187,8 @@ class Life:
         token = call.callback_url.rpartition(CALLBACK_PATH)[2]
         grant = read(KeyRing([await self._store.secret()]), token, self.clock.now())
         arrival = arrive(callback, grant, delivery=sha256(repr(callback).encode()).hex())
-        assert isinstance(arrival, Arrival)
+        if not isinstance(arrival, Arrival):
+            raise TypeError(f"{type(callback).__name__} is no input")
         store, messages = self.system.store, [arrival.message]
         await _insist(lambda: store.put(messages, self.clock.now(), blobs=arrival.blobs))
 
@@ -307,15 +245,23 @@ class Life:
 
         Raises:
             SimulatedCrash: the process died, as planned (in an exception group).
+            TimeoutError: it does not come to its end.
         """
         play = scenario(self)
-        model = ScriptedModel(play.answer, clock=self.clock, record=False)
+        for name in sorted(play.repeatable()):
+            self.world.note("repeatable", name)
+        if play.untimely:
+            self.world.note("untimely")
         servers, callbacks = self._servers_of(play)
+        if self.disturbed_by:
+            secret = await self._store.secret()
+            self.faulty.disturbing = Disturbance(self.disturbed_by, self._store, secret, self.world, self.clock)
         self._system = AgentSystem(
-            model=model,
-            tools=play.tools,
+            model=self._model_of(play.model),
+            tools=[self._watched(tool) for tool in play.tools],
             store=self.faulty,
             options=play.options,
+            authority=play.authority,
             servers=servers,
             callbacks=callbacks,
             run=play.resident,
@@ -324,17 +270,73 @@ class Life:
         )
         hurry = asyncio.create_task(self._hurry()) if hurried else None
         try:
-            async with asyncio.timeout(PATIENCE), self._system as system:
+            async with asyncio.timeout(self.patience), self._system as system:
                 self.started = True
-                await _insist(lambda: system.launch("You are tested.", thread_id=THREAD))
-                await play.drive()
+                await _insist(lambda: system.launch(play.instructions, thread_id=THREAD))
+                await (play.drive() if play.drive is not None else self.say_all(play.inputs))
+                if play.check is not None:
+                    self._check(play.check, await self.look())
+                if self.faulty.disturbing is not None:
+                    await self._disturb_at_the_end(self.faulty.disturbing)
         finally:
             if hurry is not None:
                 hurry.cancel()
 
+    async def say_all(self, inputs: Sequence[str | Said]) -> None:
+        """Say one thing after the other, each when the tree rests."""
+        await self.settle()
+        for number, given in enumerate(inputs, 1):
+            said = Said(given) if isinstance(given, str) else given
+            name = f"m{number}"
+            if said.after and not await self._store.knows(THREAD, name):
+                self.pass_to(self.clock.now() + said.after)
+            await self.say(name, said.text)
+            await self.settle()
+
+    async def _disturb_at_the_end(self, disturbance: Disturbance) -> None:
+        """Check that nothing that comes when all is over changes anything."""
+        before = await self._store.read_tree(THREAD)
+        await disturbance.at_the_end()
+        for old, new in zip(before, await self._store.read_tree(THREAD), strict=True):
+            if (old.head, old.waiting) != (new.head, new.waiting):
+                self.world.note("divergence", "refusal", f"{old.thread_id} was changed when all was over")
+
+    def _check(self, check: Callable[[Seen], object], seen: Seen) -> None:
+        try:
+            check(seen)
+        except AssertionError as error:
+            self.world.note("divergence", "check", str(error) or "the check of the scenario failed")
+
+    def _model_of(self, model: Model | Script) -> Model:
+        if hasattr(model, "stream"):
+            return cast("Model", model)
+        return ScriptedModel(model, clock=self.clock, record=False)
+
+    def _watched(self, tool: AnyTool) -> AnyTool:
+        """Return a tool that notes for which call it is begun, whenever it is, and what it returned."""
+        signature = tool.signature
+        parameter = signature.context_parameter or "_context"
+
+        def begin(**keywords: Any) -> Any:
+            own = signature.context_parameter is not None
+            context = keywords[parameter] if own else keywords.pop(parameter)
+            self._note("began", tool.name, context.call_id, wake=not tool.threaded)
+            value = tool.function(**keywords)
+            return self._returning(context.call_id, value) if inspect.isawaitable(value) else value
+
+        return replace(tool, function=begin, signature=dataclasses.replace(signature, context_parameter=parameter))
+
+    async def _returning(self, call_id: str, result: Awaitable[object]) -> object:
+        value = await result
+        if not isinstance(value, Deferred) and isinstance(content := outcome(value).content, str):
+            self._note("returned", call_id, content)
+        return value
+
     def _servers_of(self, play: Play) -> tuple[Servers, Callbacks]:
         if play.url:
-            return [RemoteServer(url=play.url, name="far")], Callbacks()
+            return [RemoteServer(url=play.url, name="far")], self.callbacks
+        if play.server is not None:
+            return [RemoteServer(url=self._url_of(play.server), name=play.server.name)], self.callbacks
         if not play.servers:
             return (), PUBLIC
         if self.world.servers is None:
@@ -343,13 +345,21 @@ class Life:
         servers.answering, servers.before_acknowledging = play.answering, play.before_acknowledging
         return FaultyToolServers(servers, self.faulty), PUBLIC
 
+    def _url_of(self, server: "ToolServer") -> str:
+        """Return where a tool server runs beside the processes."""
+        running = self.world.of("server")
+        if not running:
+            raise ConfigurationError(f"the server {server.name} runs only beside processes: chaos(…, processes=True)")
+        return running[-1][0]
+
     async def _hurry(self) -> None:
         while True:
             await asyncio.sleep(0.001)
-            self.clock.advance(100)
+            self.pass_to(self.clock.now() + FASTER)
 
 
 Scenario = Callable[[Life], Play]
+"""Sets a play on the stage of a process. It runs from its top in every one of them."""
 
 
 def _is_taken(seen: Seen, tool: str) -> bool:
@@ -368,20 +378,6 @@ async def _insist(attempt: Callable[[], Coroutine[object, object, T]]) -> T:
         return await attempt()
     except StoreBusy:
         return await attempt()
-
-
-class _Watched(FaultyStore):
-    """A store that says when something may have changed."""
-
-    def __init__(self, inner: Store, plan: FaultPlan) -> None:
-        super().__init__(inner, plan)
-        self.moved = asyncio.Event()
-
-    async def _perform(self, name: str, operation: Callable[[], Awaitable[T]]) -> T:
-        try:
-            return await super()._perform(name, operation)
-        finally:
-            self.moved.set()
 
 
 class _LifeIds:

@@ -13,6 +13,7 @@ from hibernaut.testing.tool_servers import MemoryToolServers
 Record = tuple[str, ...]
 
 START = 1_700_000_000_000
+"""The moment at which the first process begins, milliseconds since 1970."""
 
 
 class World:
@@ -36,6 +37,10 @@ class World:
             finally:
                 os.close(file)
 
+    def again(self) -> "World":
+        """Return the world with what other processes have noted since."""
+        return World(self._path) if self._path is not None else self
+
     def of(self, kind: str) -> list[Sequence[str]]:
         """Return what follows the kind in all records of that kind."""
         return [record[1:] for record in self.records if record[0] == kind]
@@ -50,6 +55,7 @@ class OutsideServers(MemoryToolServers):
     """Tool servers that may do something between the moment at which they take a call and their answer to it."""
 
     before_acknowledging: Callable[[], Awaitable[object]] | None = None
+    """What that is."""
 
     async def invoke(self, name: str, invocation: Invocation, headers: Mapping[str, str], endpoint: str) -> Reply:
         reply = await super().invoke(name, invocation, headers, endpoint)
