@@ -25,6 +25,7 @@ DISPOSITIONS: Final = (
     "held",
     "refused",
     "closed",
+    "dropped",
 )
 """What became of inputs, in the order of `hibernaut.kernel.commit.Disposition`."""
 

@@ -71,6 +71,7 @@ NO_TENANT = {
     "rap check": "talks to a tool server",
     "rap inspect": "talks to a tool server",
     "rap serve": "is a tool server",
+    "stats": "shows numbers of the whole store, which name no thread",
     "serve": "runs an engine, for all tenants",
 }
 

@@ -26,14 +26,15 @@ def works_though_stopped(was: Status, inputs: Sequence[Delivered], draft: Draft,
     """Tell whether a round asked the model, or begins a call, in a thread that nothing may run in.
 
     `was` is the status that the round found. A thread that was stopped or parked goes on when a person speaks to it or
-    an operator resumes it, and one that this very round has stopped does not.
+    an operator resumes it, a parked one also when an operator has it tried again; one that this very round has stopped
+    does not.
     """
     stopped = draft.head.status == "stopped"
     if was == "open" and not stopped:
         return False
     if turn is TurnCommit.NONE and not any(effect.kind == "invoke" for effect in draft.effects):
         return False
-    return stopped or was == "closed" or not any(map(_resumes, inputs))
+    return stopped or was == "closed" or not any(_resumes(arrived, was) for arrived in inputs)
 
 
 def begun_without_leave(draft: Draft) -> list[str]:
@@ -59,8 +60,8 @@ def _is_allowed(draft: Draft, effect: Effect) -> bool:
     )
 
 
-def _resumes(arrived: Delivered) -> bool:
+def _resumes(arrived: Delivered, was: Status) -> bool:
     content = arrived.message.content if arrived.message else None
     if isinstance(content, Command):
-        return content.action == "resume"
+        return content.action == "resume" or (content.action == "retry" and was == "parked")
     return isinstance(content, UserText) and not is_blank(content.content)
