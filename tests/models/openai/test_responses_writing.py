@@ -9,9 +9,9 @@ from hypothesis import given
 from hibernaut.messages.items import CallItem, Item, ReasoningItem, ResultItem, TextItem, UserItem
 from hibernaut.messages.parts import Excerpt, Image, Text
 from hibernaut.models.dialect import Refusal
-from hibernaut.models.errors import InvalidRequest, Overloaded
+from hibernaut.models.http_model import HttpModel
 from hibernaut.models.openai.responses import ResponsesDialect
-from hibernaut.models.protocol import About, Memo, ModelInfo
+from hibernaut.models.protocol import About, Memo, ModelInfo, ModelRequest
 from hibernaut.testing.providers.openai_responses import ResponsesWire
 from tests.models.histories import transcripts
 from tests.models.openai.setting import HELLO, LOOK, PICTURE, asking, body_of, model_of, verdict
@@ -210,27 +210,53 @@ def test_pictures_beyond_what_a_request_may_hold_give_way() -> None:
 # Reasoning that is refused
 
 
-def test_reasoning_of_another_account_is_left_out_after_one_refusal() -> None:
-    dialect, memo, mine = ResponsesDialect(), Memo(), ResponsesWire(account="mine")
-    model = model_of(dialect)
+def instead(model: HttpModel, request: ModelRequest, status: int, message: str) -> Any:
+    """Return the input of what is sent where a request is refused so; None: nothing is."""
+    sent = model.sent(request)
+    assert sent.instead is not None
+    body = msgspec.json.encode({"error": {"message": message, "code": "invalid_encrypted_content"}})
+    other = sent.instead(Refusal(status, {}, body))
+    return other and msgspec.json.decode(other.body)["input"]
+
+
+NOT_VERIFIED = "The encrypted content gAAA...wXBV could not be verified."
+
+
+def test_reasoning_of_another_account_is_left_out_once_it_is_refused() -> None:
+    memo, mine = Memo(), ResponsesWire(account="mine")
+    model = model_of(ResponsesDialect())
     old: list[Item] = [HELLO, block(1), TextItem("a"), HELLO, block(2), TextItem("b"), HELLO]
-    refused = verdict(mine, model, asking(*old, memo=memo))
-    assert refused is not None
-    failure = dialect.failure(Refusal(refused.status, refused.headers, refused.body))
-    assert type(failure) is Overloaded, "the thread tries again"
-    assert verdict(mine, model, asking(*old, memo=memo)) is None
-    new = [*old, block(3, mine), TextItem("c"), HELLO]
-    assert verdict(mine, model, asking(*new, memo=memo)) is None
-    kinds = [item.get("id") for item in body_of(model, asking(*new, memo=memo))["input"] if item.get("type")]
-    assert kinds == ["rs_3"], "what comes later is kept"
-    assert body_of(model, asking(*new))["input"] == body_of(model, asking(*new, memo=memo))["input"]
-    other = body_of(model, asking(HELLO, block(9, mine), TextItem("x"), HELLO))["input"]
-    assert len(other) == 4, "other histories are as they were"
+    assert verdict(mine, model, asking(*old, memo=memo)) is not None
+    said = instead(model, asking(*old, memo=memo), 400, NOT_VERIFIED)
+    assert [item.get("role") for item in said] == ["user", "assistant", "user", "assistant", "user"]
+    new: list[Item] = [*old, block(3, mine), TextItem("c"), HELLO]
+    for known in (memo, None):
+        assert verdict(mine, model, asking(*new, memo=known)) is None
+        kinds = [item.get("id") for item in body_of(model, asking(*new, memo=known))["input"] if item.get("type")]
+        assert kinds == ["rs_3"], "what comes later is kept"
 
 
-def test_a_refusal_that_names_nothing_is_final() -> None:
-    body = b'{"error":{"code":"invalid_encrypted_content","message":"It is odd."}}'
-    assert type(ResponsesDialect().failure(Refusal(400, {}, body))) is InvalidRequest
+@pytest.mark.parametrize(
+    "message",
+    [
+        NOT_VERIFIED,
+        "The encrypted content for item rs_12ab could not be verified.",
+        "Item 'rs_12ab' of type 'reasoning' was provided without its required following item.",
+        "Reasoning input items can only be provided to a reasoning or computer use model.",
+        "Item with id 'rs_12ab' not found.",
+    ],
+)
+def test_whatever_is_wrong_with_reasoning_does_not_end_a_thread(message: str) -> None:
+    for status in (400, 404):
+        request = asking(HELLO, block(), TextItem("a"), HELLO)
+        assert len(instead(model_of(ResponsesDialect()), request, status, message)) == 3
+
+
+def test_what_is_refused_for_another_reason_is_not_sent_again() -> None:
+    model, request = model_of(ResponsesDialect()), asking(HELLO, block(), TextItem("a"), HELLO)
+    assert instead(model, request, 400, "The model does not exist.") is None
+    assert instead(model, request, 500, NOT_VERIFIED) is None
+    assert instead(model, asking(), 400, NOT_VERIFIED) is None, "there is no reasoning in it"
 
 
 @given(transcripts((block(),)))

@@ -8,7 +8,6 @@ import pytest
 from hibernaut.messages.parts import Image
 from hibernaut.models.openai.pictures import LIMITS, moves, shown
 from hibernaut.models.openai.rules import cache_key, effort_of, error_text, merged, object_text, reasons, tool_names
-from hibernaut.models.openai.unwanted import Unwanted
 from hibernaut.models.pictures import Album
 from hibernaut.models.protocol import About, ModelInfo, Settings
 from hibernaut.testing.model_transcripts import GIF, png
@@ -137,21 +136,3 @@ def test_c25_an_image_that_would_be_refused_is_a_word() -> None:
         url, word = shown(album, image)
         assert url == ""
         assert word.startswith("[an image (image/")
-
-
-# Reasoning that is refused
-
-
-@pytest.mark.parametrize(
-    "code,words,wanted",
-    [
-        ("invalid_encrypted_content", "The encrypted content for item rs_12ab could not be verified.", True),
-        ("", "The encrypted content gAAA...wXBV could not be verified.", True),
-        ("invalid_encrypted_content", "It could not be read.", False),
-        ("invalid_value", "The item rs_12ab is odd.", False),
-    ],
-)
-def test_a_refusal_of_reasoning_is_learned_from_if_it_says_which(code: str, words: str, wanted: bool) -> None:
-    unwanted = Unwanted()
-    assert unwanted.learn(code, words) is wanted
-    assert unwanted.version == wanted

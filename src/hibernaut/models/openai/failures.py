@@ -19,9 +19,6 @@ from hibernaut.models.errors import (
 )
 from hibernaut.models.failures import by_status, is_overflow, retry_after, words_of
 
-NOT_VERIFIED: Final = "invalid_encrypted_content"
-"""The code of a refusal of encrypted reasoning: it is another organization's, or its key is gone."""
-
 _CODES: Final[Mapping[str, type[ModelError]]] = {
     "bio_policy": Refused,
     "content_filter": Refused,
@@ -63,12 +60,6 @@ _LAST_STATUS: Final = 599
 def failure_of(who: str, refusal: Refusal) -> ModelError:
     """Return what an answer means that is no stream. `who` names the provider."""
     return _meant(who, _error_in(refusal.body), refusal)
-
-
-def code_of(body: bytes) -> str:
-    """Return the code of a refusal; "" if it has none."""
-    error = _error_in(body)
-    return str(error.get("code") or "") if isinstance(error, Mapping) else ""
 
 
 def failure_in_stream(who: str, error: Any) -> ModelError:

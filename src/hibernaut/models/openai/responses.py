@@ -3,23 +3,35 @@
 It is asked to store nothing: the whole conversation goes along, encrypted reasoning included.
 """
 
+import functools
+import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
+
+import msgspec
 
 from hibernaut.errors import ModelError
 from hibernaut.models.dialect import Refusal, Sent
-from hibernaut.models.errors import Overloaded
 from hibernaut.models.failures import words_of
 from hibernaut.models.openai.address import Address
 from hibernaut.models.openai.bodies import body_of, text_of
-from hibernaut.models.openai.failures import code_of, failure_of
+from hibernaut.models.openai.failures import failure_of
 from hibernaut.models.openai.listing import listed
 from hibernaut.models.openai.responses_reading import ResponsesReader
 from hibernaut.models.openai.responses_writing import ResponsesWriter
 from hibernaut.models.openai.rules import ENCRYPTED, LEAST_OUTPUT, cache_key, effort_of, merged, reasons, tool_names
 from hibernaut.models.openai.schemas import Functions
-from hibernaut.models.openai.unwanted import Unwanted
 from hibernaut.models.protocol import About, ListedModel, ModelRequest
+
+MOST_UNWANTED: Final = 10_000
+"""Blocks of reasoning that are known to be refused; of older ones it is learned again."""
+
+_OF_REASONING: Final = re.compile(
+    r"encrypted content|reasoning (input )?items?|type 'reasoning'|\brs_\w+", re.IGNORECASE
+)
+"""How a refusal says that it is about the reasoning in a history."""
+
+_REFUSED: Final = (400, 404)
 
 
 class ResponsesDialect:
@@ -33,7 +45,8 @@ class ResponsesDialect:
     def __init__(self, name: str = "openai", address: Address | None = None) -> None:
         self._name = name
         self._address = address or Address()
-        self._unwanted = Unwanted()
+        self._unwanted: dict[str, None] = {}
+        """Reasoning that was refused, by its keys."""
         self._names = tool_names()
         self._functions = Functions(self._names, nested=False, strict=True)
 
@@ -44,11 +57,30 @@ class ResponsesDialect:
 
     def writer(self, about: About) -> ResponsesWriter:
         """Return a writer for a new transcript."""
-        return ResponsesWriter(self._name if reasons(about) else "", self._names, self._unwanted.keys)
+        return ResponsesWriter(self._name if reasons(about) else "", self._names, self._unwanted)
 
     def request(self, about: About, request: ModelRequest, writer: ResponsesWriter) -> Sent:
-        """Return what asks for a completion."""
-        self._leave_out(request, writer)
+        """Return what asks for a completion. Refused for the reasoning in it, it is sent again without."""
+        return msgspec.structs.replace(
+            self._sent(about, request, writer), instead=functools.partial(self._without, about, request, writer)
+        )
+
+    def _without(self, about: About, request: ModelRequest, writer: ResponsesWriter, refusal: Refusal) -> Sent | None:
+        """Return a request without any of the reasoning that was refused.
+
+        It is encrypted for an account, a region and a key. After a change of one of these nobody can read it, and a
+        history that holds it would be refused for ever.
+        """
+        about_reasoning = refusal.status in _REFUSED and _OF_REASONING.search(words_of(refusal.body))
+        if not about_reasoning or not writer.replayed:
+            return None
+        self._unwanted.update(dict.fromkeys(writer.replayed))
+        while len(self._unwanted) > MOST_UNWANTED:
+            del self._unwanted[next(iter(self._unwanted))]
+        writer.again(request.transcript)
+        return self._sent(about, request, writer)
+
+    def _sent(self, about: About, request: ModelRequest, writer: ResponsesWriter) -> Sent:
         settings = about.settings
         fields: dict[str, Any] = {"model": about.model_id, "stream": True, "store": False}
         if reasons(about):
@@ -73,10 +105,7 @@ class ResponsesDialect:
 
     def failure(self, refusal: Refusal) -> ModelError:
         """Return what an answer means that is no stream."""
-        failure = failure_of(self._name, refusal)
-        if self._unwanted.learn(code_of(refusal.body), words_of(refusal.body)):
-            return Overloaded(f"{failure}. The next attempt leaves this reasoning out")
-        return failure
+        return failure_of(self._name, refusal)
 
     @property
     def listing(self) -> str:
@@ -86,11 +115,3 @@ class ResponsesDialect:
     def listed(self, body: bytes) -> tuple[Sequence[ListedModel], str]:
         """Read a list of models."""
         return listed(body), ""
-
-    def _leave_out(self, request: ModelRequest, writer: ResponsesWriter) -> None:
-        """See to it that nothing is replayed of which the provider has said that it does not take it."""
-        if writer.version == self._unwanted.version:
-            return
-        writer.version = self._unwanted.version
-        if self._unwanted.spread(self._name, request.transcript):
-            writer.again(request.transcript)

@@ -51,22 +51,22 @@ class ResponsesWriter:
         provider: whose reasoning is replayed; "" for none.
         names: how tools are called on the wire.
         unwanted: reasoning that the provider refuses, by its keys. What is added later counts after a new beginning.
-        version: what the caller calls this state of `unwanted`.
     """
 
-    __slots__ = ("_album", "_chunks", "_ids", "_names", "_provider", "_unwanted", "items", "size", "version")
+    __slots__ = ("_album", "_chunks", "_ids", "_names", "_provider", "_unwanted", "items", "replayed", "size")
 
-    def __init__(self, provider: str, names: ToolNames, unwanted: Container[str] = (), version: int = 0) -> None:
+    def __init__(self, provider: str, names: ToolNames, unwanted: Container[str] = ()) -> None:
         self._provider = provider
         self._names = names
         self._unwanted = unwanted
         self._album = Album(LIMITS)
-        self.version = version
         self._restart()
 
     def _restart(self) -> None:
         self._ids = CallIds()
         self._chunks: list[bytes] = []
+        self.replayed: list[str] = []
+        """The reasoning that is in it, by its keys."""
         self.items = 0
         self.size = 0
 
@@ -113,7 +113,10 @@ class ResponsesWriter:
 
     def _reasoning(self, item: ReasoningItem) -> bytes:
         block = reasoned(item.data) if item.provider == self._provider else None
-        return item.data if block is not None and key_of(block) not in self._unwanted else b""
+        if block is None or key_of(block) in self._unwanted:
+            return b""
+        self.replayed.append(key_of(block))
+        return item.data
 
     def _content(self, content: Content) -> str | list[dict[str, str]]:
         if isinstance(content, str):
