@@ -221,10 +221,12 @@ class SqliteStore:
         tree = await asyncio.to_thread(contents_of, records, reissue)
         return await self._write(lambda tx: moves.import_tree(tx, tree))
 
-    async def delete(self, root: str, *, unchanged: bytes = b"") -> int:
+    async def delete(self, root: str, *, unchanged: bytes = b"", note: tuple[str, bytes] | None = None) -> int:
+        if note is not None:
+            check_note(*note)
         if unchanged:
-            return await self._write(lambda tx: moves.delete_unchanged(tx, root, unchanged))
-        return await self._write(lambda tx: trees.delete(tx, root))
+            return await self._write(lambda tx: moves.delete_unchanged(tx, root, unchanged, note))
+        return await self._write(lambda tx: trees.delete(tx, root, note))
 
     async def prune(self, before: int, *, tenant: str | None = None) -> int:
         return await self._write(lambda tx: trees.prune(tx, before, tenant))
