@@ -9,9 +9,11 @@ from msgspec.structs import replace
 from hibernaut.errors import HasForks, MalformedInput, ThreadExists, UnknownThread
 from hibernaut.handle import ThreadHandle
 from hibernaut.kernel.authority import Authority, Rule
+from hibernaut.kernel.compaction import HEADING
 from hibernaut.messages.items import CallItem, Item, ResultItem, TextItem, UserItem
+from hibernaut.messages.parts import plain_text
 from hibernaut.models.protocol import ModelRequest
-from hibernaut.models.scripted import ScriptedTurn, call, last_user_text, say
+from hibernaut.models.scripted import ScriptedModel, ScriptedTurn, call, last_user_text, say
 from hibernaut.stores.archive import ForkRecord, ThreadRecord
 from hibernaut.stores.archive_file import archive_of
 from hibernaut.stores.memory import MemoryStore
@@ -198,6 +200,49 @@ def test_a_child_is_forked_into_a_root_that_knows_what_the_child_knew() -> None:
                 await agent.delete()
             assert await fork.delete() == 1
             assert await agent.delete() == 2
+
+    run(scenario)
+
+
+def begins(model: ScriptedModel) -> str:
+    """Return what the last prompt begins with."""
+    first = model.requests[-1].transcript[0]
+    assert isinstance(first, UserItem)
+    return plain_text(first.content)
+
+
+def test_a_fork_of_a_history_that_was_compacted_begins_with_the_summary_and_is_compacted_in_its_turn() -> None:
+    def brief(request: ModelRequest) -> ScriptedTurn:
+        return say("They counted.") if request.purpose == "summary" else say(f"I heard {last_user_text(request)[:1]}.")
+
+    async def scenario() -> None:
+        model = ScriptedModel(brief)
+        async with system(model) as it:
+            agent = await it.launch(thread_id="t")
+            for number in range(6):
+                await agent.send(f"{number} " + "word " * 400)
+                await agent.wait_idle()
+            await agent.compact()
+            await agent.wait_idle()
+            summary = (await head_of(agent)).summary
+            fork = await agent.fork()
+            early = await agent.fork(2)
+            made = [(await head_of(one)).fork for one in (fork, early)]
+            assert [one.summary for one in made if one] == [summary, None]
+            for number in range(6):
+                await fork.send(f"{number} " + "more " * 400)
+                await fork.wait_idle()
+                assert begins(model).startswith(HEADING)
+            await fork.compact()
+            await fork.wait_idle()
+            await fork.send("Who are you?")
+            await fork.wait_idle()
+            assert f"You are thread {fork.thread_id}, forked from t" in begins(model)
+            await early.send("And you?")
+            await early.wait_idle()
+            assert begins(model).startswith("0 word")
+            for one in (agent, fork, early):
+                assert await it.verify(one.thread_id) == (await one.state()).version
 
     run(scenario)
 

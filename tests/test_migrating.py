@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -230,9 +231,9 @@ def test_what_the_destination_does_not_take_stays_in_the_source() -> None:
             return [Outcome.FULL for _ in messages]
 
     class Chatty(FaultyStore):
-        async def delete(self, root: str, *, unchanged: bytes = b"", tenant: str | None = None) -> int:
+        async def delete(self, root: str, **more: Any) -> int:
             await self.put([result("late")], START + 5)
-            return await super().delete(root, unchanged=unchanged)
+            return await super().delete(root, **more)
 
     async def scenario() -> None:
         source, destination = MemoryStore(), MemoryStore()
@@ -318,9 +319,9 @@ async def test_of_two_moves_to_two_places_one_says_that_it_is_not_alone() -> Non
         await move(source, other).run()
 
     class Slow(FaultyStore):
-        async def delete(self, root: str, *, unchanged: bytes = b"", tenant: str | None = None) -> int:
+        async def delete(self, root: str, **more: Any) -> int:
             await move_too()
-            return await super().delete(root, unchanged=unchanged)
+            return await super().delete(root, **more)
 
     await a_conversation(source)
     with pytest.raises(MoveUnfinished, match="one place only"):
@@ -374,12 +375,12 @@ def test_a40_what_comes_after_the_copy_was_made_is_brought_along() -> None:
     late = InputMessage("late", "child", UserText("Wait"))
 
     class Chatty(FaultyStore):
-        async def delete(self, root: str, *, unchanged: bytes = b"", tenant: str | None = None) -> int:
+        async def delete(self, root: str, **more: Any) -> int:
             if self.operations.count("delete") < 2:
                 name = f"late {self.operations.count('delete')}"
                 await self.put([replace(late, message_id=name)], START + 5, due=START + 7)
                 await self.put_view("child", "todo", f'"{name}"', START + 6)
-            return await super().delete(root, unchanged=unchanged)
+            return await super().delete(root, **more)
 
     async def scenario() -> None:
         source, destination = MemoryStore(), MemoryStore()
@@ -399,9 +400,9 @@ def test_a40_what_comes_after_the_copy_was_made_is_brought_along() -> None:
 
 def test_a_tree_that_is_thawed_while_it_moves_goes_on_where_it_was() -> None:
     class Thawing(FaultyStore):
-        async def delete(self, root: str, *, unchanged: bytes = b"", tenant: str | None = None) -> int:
+        async def delete(self, root: str, **more: Any) -> int:
             await self.thaw(root)
-            return await super().delete(root, unchanged=unchanged)
+            return await super().delete(root, **more)
 
     async def scenario() -> None:
         source, destination = MemoryStore(), MemoryStore()

@@ -167,3 +167,24 @@ def test_a_decision_is_stored_when_it_is_accepted_though_nobody_runs_the_thread(
             assert (await (await it.thread("t")).wait_idle()).reason == "for now"
 
     run(scenario)
+
+
+def test_c66_of_a_tree_that_was_deleted_is_left_when_and_why_and_what_its_last_receipt_was() -> None:
+    store = MemoryStore()
+
+    async def scenario() -> None:
+        async with system(["Hello."], store=store, tenant="a") as it:
+            agent = await it.launch(thread_id="t")
+            await agent.send("Hello")
+            await agent.wait_idle()
+            last = [one async for one in it.receipts_of("t")][-1].receipt
+            assert await it.deletion("t") is None
+            assert await agent.delete("they asked for it") == 1
+            gone = await it.deletion("t")
+            assert gone is not None
+            assert (gone.reason, gone.deleted) == ("they asked for it", it.clock.now())
+            assert f"sha256:{gone.receipt.hex()}" == last
+        async with client(store, tenant="b") as other:
+            assert await other.deletion("t") is None
+
+    run(scenario)

@@ -72,6 +72,7 @@ SYSTEM: dict[str, list[tuple[Attack, type[HibernautError] | object]]] = {
         (lambda w: w.other.command("o", Command("authorize", authority=BLOB.digest)), MalformedInput),
     ],
     "deliver": [(lambda w: w.other.deliver(w.token, "forged"), UnknownThread)],
+    "deletion": [(lambda w: w.other.deletion("t"), None)],
     "effect": [
         (lambda w: w.other.effect(w.calls["ask_outside"]), UnknownEffect),
         (lambda w: w.other.effect(w.calls["ask_outside"].removeprefix("call_")), UnknownEffect),

@@ -5,12 +5,14 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Self
 
 from hibernaut.authorizing import packed
+from hibernaut.deletions import note_of
 from hibernaut.doors import fitted
 from hibernaut.errors import MalformedInput, ThreadClosed, UnknownMessage
 from hibernaut.kernel.authority import Authority
 from hibernaut.kernel.commit import Blob
 from hibernaut.messages.inputs import Command, Delivered, Drop, Edit, is_word
 from hibernaut.messages.parts import Content
+from hibernaut.messages.text import clean
 from hibernaut.state import TreeState, tree_of
 
 if TYPE_CHECKING:
@@ -186,10 +188,11 @@ class SteersThread:
         row = await self._system.row(self.thread_id)
         return await self._system.store.thaw(row.root or row.thread_id, tenant=row.tenant)
 
-    async def delete(self) -> int:
+    async def delete(self, reason: str = "") -> int:
         """Remove a root, all threads below it, and everything that only they have; return how many threads that were.
 
-        What still works for them is not told; stop them before.
+        What still works for them is not told; stop them before. What is left is a note of when and why, which
+        `AgentSystem.deletion` returns.
 
         Raises:
             UnknownThread: it is there no more. MalformedInput: it is no root. HasForks: forks share its history.
@@ -199,7 +202,8 @@ class SteersThread:
             raise MalformedInput(
                 f"thread {self.thread_id} is part of the tree of {row.root}; delete that, or close this"
             )
-        return await self._system.store.delete(self.thread_id, tenant=row.tenant)
+        note = note_of(row, self._system.clock.now(), clean(reason))
+        return await self._system.store.delete(self.thread_id, tenant=row.tenant, note=note)
 
     async def _steer(self, command: Command, *, tree: bool, blobs: Sequence[Blob] = ()) -> None:
         await self._system.command(self.thread_id, command, blobs)

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from hibernaut.auditing import AuditsThreads
 from hibernaut.clock import Clock, SystemClock
 from hibernaut.codec import to_json
+from hibernaut.deletions import KnowsDeletions
 from hibernaut.doors import check_name, fitted, models_and_default, refuse, tools_by_name
 from hibernaut.effects import HandlesEffects
 from hibernaut.engine.answering import OpenQuestion, open_questions
@@ -75,7 +76,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-class AgentSystem(AuditsThreads, HandlesEffects, MovesTrees, ForksThreads, Observes):
+class AgentSystem(AuditsThreads, HandlesEffects, MovesTrees, ForksThreads, KnowsDeletions, Observes):
     """Runs agents: `async with AgentSystem(model=…, tools=[…], store="agents.db") as system`.
 
     Args:

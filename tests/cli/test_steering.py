@@ -78,7 +78,10 @@ def test_a_thread_is_forked_after_an_item(invoke: Invoke) -> None:
     assert (refused.exit_code, "other" in refused.stderr) == (1, True)
     assert invoke("threads", "fork", "t", "--at", "9", *STORE).exit_code == 1
     for thread in ("other", "t"):
-        assert invoke("threads", "delete", thread, "--yes", *STORE).exit_code == 0
+        assert invoke("threads", "delete", thread, "--yes", "--reason", "it is over", *STORE).exit_code == 0
+    told = invoke("threads", "show", "t", *STORE)
+    assert (told.exit_code, told.stderr.startswith("Thread t was deleted ")) == (1, True)
+    assert ": it is over.\n" in told.stderr
 
 
 @pytest.mark.parametrize("command", ["inbox", "drop", "edit", "cancel", "park", "retry", "resume", "fork"])

@@ -9,9 +9,10 @@ import pytest
 
 from hibernaut.codec import sha256
 from hibernaut.errors import StoreCorrupt
-from hibernaut.kernel.published_receipts import EffectFate, Ends, PublishedReceipt, Publisher
+from hibernaut.kernel.published_receipts import EffectFate, Ends, PublishedReceipt, Publisher, named
+from hibernaut.kernel.queue import digest_of
 from hibernaut.kernel.receipt import Receipt, TurnCommit, decode_receipt, encode_receipt
-from hibernaut.messages.inputs import Command, ToolResult
+from hibernaut.messages.inputs import Command, Drop, Edit, ToolResult
 from hibernaut.messages.items import encode_page
 from tests.kernel.scenario import MINUTE, OVERLOADED, Thread, calls, says
 
@@ -64,6 +65,25 @@ def test_an_operators_command_is_shown_with_its_reason_and_what_it_cancelled() -
     assert request.effect_state == "cancelled"
     (notice,) = second.tool_requests
     assert (notice.kind, notice.tool, notice.effect_state) == ("cancel", "build", "done")
+
+
+def test_what_an_operator_changed_of_what_waited_is_shown_with_the_digests_of_what_it_said() -> None:
+    thread = Thread()
+    dropped, first, second = thread.user("Wipe it"), thread.user("One"), thread.user("Two")
+    thread.put(Edit(first, "Three"))
+    thread.put(Drop(dropped, "a slip"))
+    thread.put(Edit(second, "Four"))
+    late = thread.put(Edit(dropped, "Five"))
+    thread.run(says("Yes."))
+    (receipt,) = published(thread)
+    told = [(one.action, one.message, one.before, one.after, one.reason) for one in receipt.operator_decision]
+    assert told == [
+        ("edit", first, named(digest_of("One")), named(digest_of("Three")), ""),
+        ("drop", dropped, msgspec.UNSET, msgspec.UNSET, "a slip"),
+        ("edit", second, named(digest_of("Two")), named(digest_of("Four")), ""),
+    ]
+    fates = {one.id: one.disposition for one in receipt.inputs}
+    assert (fates[dropped], fates[late], fates[first]) == ("dropped", "stale", "accepted")
 
 
 def test_a_call_whose_end_nobody_knows_is_shown_as_unknown_until_its_result_comes() -> None:

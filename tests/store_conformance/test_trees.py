@@ -4,12 +4,12 @@ import pytest
 from msgspec.structs import replace
 
 from hibernaut.codec import pack, sha256
-from hibernaut.errors import StaleClaim
+from hibernaut.errors import HasForks, StaleClaim, TooLarge
 from hibernaut.kernel.commit import Blob, NewThread
 from hibernaut.kernel.head import Status
 from hibernaut.messages.inputs import InputMessage, UserText
 from hibernaut.messages.parts import Excerpt
-from hibernaut.stores.protocol import Outcome, Store, ThreadRow
+from hibernaut.stores.protocol import LARGEST_NOTE, Outcome, Store, ThreadRow
 from tests.store_conformance.scenario import (
     ANNA,
     BERT,
@@ -198,6 +198,24 @@ def test_c66_deleting_a_tree_leaves_nothing_of_it_and_all_of_the_others(open_sto
         assert await store.count_living("t") == await store.delete("t") == 0
         assert await store.put([user("late", "child")], START) == [Outcome.UNKNOWN]
         assert await store.stored_bytes() <= size or size > 40_000
+
+    run(open_store, scenario)
+
+
+def test_c66_a_note_is_left_of_what_was_deleted_and_of_nothing_else(open_store: StoreFactory) -> None:
+    async def scenario(store: Store) -> None:
+        await a_tree(store)
+        note = ("deleted:t", b"why")
+        assert await store.delete("child", note=note) == 0
+        await store.create([replace(new_thread("fork", body=b""), fork_of="child")], [], START)
+        with pytest.raises(HasForks):
+            await store.delete("t", note=note)
+        await store.delete("fork")
+        with pytest.raises(TooLarge):
+            await store.delete("t", note=("deleted:t", bytes(LARGEST_NOTE + 1)))
+        assert await store.read_note("deleted:t") is None
+        assert await store.delete("t", note=note) == 4
+        assert await store.read_note("deleted:t") == b"why"
 
     run(open_store, scenario)
 

@@ -1,5 +1,8 @@
 """Finding the thread that a user means."""
 
+import click
+
+from hibernaut.cli.times import ago
 from hibernaut.errors import MalformedInput, UnknownThread
 from hibernaut.handle import ThreadHandle
 from hibernaut.kernel.config import LaunchConfig, decode_config
@@ -25,12 +28,19 @@ async def find_thread(system: AgentSystem, given: str) -> ThreadHandle:
     except UnknownThread:
         found = await _beginning_with(system, given)
     if not found:
+        await _tell_if_deleted(system, given)
         raise UnknownThread(given)
     if len(found) > 1:
         named = ", ".join(sorted(found)[:_MOST_NAMED])
         more = f" and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
         raise MalformedInput(f"several threads begin with {given!r}: {named}{more}; write more of the one you mean")
     return await system.thread(found[0])
+
+
+async def _tell_if_deleted(system: AgentSystem, given: str) -> None:
+    if (gone := await system.deletion(given)) is not None:
+        why = f": {gone.reason}" if gone.reason else ""
+        click.echo(f"Thread {given} was deleted {ago(gone.deleted, system.clock.now())}{why}.", err=True)
 
 
 async def _beginning_with(system: AgentSystem, given: str) -> list[str]:

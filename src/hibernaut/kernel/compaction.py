@@ -351,6 +351,10 @@ def facts_of(head: Head, task: str, request: Item | None) -> list[str]:
     if head.link is not None:
         facts.append(f"- You are thread {head.thread_id}; your parent is thread {head.link.parent}.")
         facts.append(f"- Your task, word for word:\n{excerpt(task or head.link.arguments, REQUEST_BYTES)}")
+    if head.fork is not None:
+        facts.append(
+            f"- You are thread {head.thread_id}, forked from {head.fork.origin}, which keeps what was under way."
+        )
     facts += [fact for call in head.calls.values() if (fact := _call_fact(call))]
     for name, child in living(head).items():
         why = "for an event of" if child.event else "by"

@@ -43,8 +43,7 @@ class MemoryBeside(ABC):
 
     async def write_note(self, key: str, value: bytes) -> None:
         check_note(key, value)
-        self._bytes += len(value) - len(self._notes.get(key, b""))
-        self._notes[key] = value
+        self._keep_note(key, value)
 
     async def add_counts(self, added: Mapping[str, int], greatest: Mapping[str, int]) -> None:
         for name, number in added.items():
@@ -54,6 +53,10 @@ class MemoryBeside(ABC):
 
     async def read_note(self, key: str) -> bytes | None:
         return self._notes.get(key)
+
+    def _keep_note(self, key: str, value: bytes) -> None:
+        self._bytes += len(value) - len(self._notes.get(key, b""))
+        self._notes[key] = value
 
     def _forget_views(self, thread_id: str) -> None:
         for row in self._views.pop(thread_id, {}).values():

@@ -12,7 +12,7 @@ from hibernaut.stores.arena import Arena
 from hibernaut.stores.known import count_known
 from hibernaut.stores.memory_engines import FROZEN
 from hibernaut.stores.memory_threads import Thread
-from hibernaut.stores.protocol import EffectRow, ThreadRow
+from hibernaut.stores.protocol import EffectRow, ThreadRow, check_note
 from hibernaut.stores.references import digests_in, still_free
 from hibernaut.stores.trees import Member, Trees, prunable
 
@@ -36,6 +36,9 @@ class MemoryTrees(ABC):
 
     @abstractmethod
     def _forget_views(self, thread_id: str) -> None: ...
+
+    @abstractmethod
+    def _keep_note(self, key: str, value: bytes) -> None: ...
 
     @abstractmethod
     def _is_unchanged(self, root: str, digest: bytes) -> bool: ...
@@ -70,13 +73,24 @@ class MemoryTrees(ABC):
     async def count_living(self, root: str) -> int:
         return self._trees.living(root)
 
-    async def delete(self, root: str, *, unchanged: bytes = b"", tenant: str | None = None) -> int:
+    async def delete(
+        self,
+        root: str,
+        *,
+        unchanged: bytes = b"",
+        tenant: str | None = None,
+        note: tuple[str, bytes] | None = None,
+    ) -> int:
+        if note is not None:
+            check_note(*note)
         if not self._is_root(root, tenant):
             return 0
         if unchanged and not self._is_unchanged(root, unchanged):
             return 0
         if forks := self._trees.forks(root):
             raise HasForks(root, forks)
+        if note is not None:
+            self._keep_note(*note)
         return self._remove(list(self._trees.members(root)))
 
     async def prune(self, before: int, *, tenant: str | None = None) -> int:

@@ -425,7 +425,14 @@ class Store(Protocol):
         """
         ...
 
-    async def delete(self, root: str, *, unchanged: bytes = b"", tenant: str | None = None) -> int:
+    async def delete(
+        self,
+        root: str,
+        *,
+        unchanged: bytes = b"",
+        tenant: str | None = None,
+        note: tuple[str, bytes] | None = None,
+    ) -> int:
         """Remove a root with all its descendants and whatever belongs to them; return how many threads went.
 
         With `unchanged`, only a frozen tree whose records have this digest (`hibernaut.stores.archive.digest_of`): so
@@ -435,8 +442,11 @@ class Store(Protocol):
         thread that is made again under one of the names starts from nothing. What is no root is left as it is; with
         `tenant`, so is a root of another one.
 
+        If anything was removed, the `note` (its key and value) is kept.
+
         Raises:
             HasForks: others share the history of one of its threads. Nothing was written.
+            TooLarge: the note is above `LARGEST_NOTE`. Nothing was written.
         """
         ...
 

@@ -200,8 +200,17 @@ class FaultyStore:
     async def import_tree(self, records: Sequence[Record], *, reissue: Collection[str] = ()) -> int:
         return await self._perform("import_tree", lambda: self._inner.import_tree(records, reissue=reissue))
 
-    async def delete(self, root: str, *, unchanged: bytes = b"", tenant: str | None = None) -> int:
-        return await self._perform("delete", lambda: self._inner.delete(root, unchanged=unchanged, tenant=tenant))
+    async def delete(
+        self,
+        root: str,
+        *,
+        unchanged: bytes = b"",
+        tenant: str | None = None,
+        note: tuple[str, bytes] | None = None,
+    ) -> int:
+        return await self._perform(
+            "delete", lambda: self._inner.delete(root, unchanged=unchanged, tenant=tenant, note=note)
+        )
 
     async def prune(self, before: int, *, tenant: str | None = None) -> int:
         return await self._perform("prune", lambda: self._inner.prune(before, tenant=tenant))

@@ -186,16 +186,18 @@ async def _fork(
 
 @threads.command(short_help="Remove a thread, all threads below it, and all they have.")
 @with_thread
+@options.reason
 @click.option("--yes", is_flag=True, help="Do not ask.")
-def delete(thread: str, store: str, tenant: str, *, yes: bool) -> None:
+def delete(thread: str, store: str, tenant: str, reason: str, *, yes: bool) -> None:
     """Remove a thread that has no parent, all threads below it, and everything that only they have.
 
-    Nothing of it can be brought back. What still works for them is not told: close the thread before.
+    Nothing of it can be brought back. What still works for them is not told: close the thread before. Whoever asks for
+    the thread later is told when and why it was deleted.
     """
-    run(_delete(Setting(store, tenant), thread, yes=yes))
+    run(_delete(Setting(store, tenant), thread, reason, yes=yes))
 
 
-async def _delete(setting: Setting, given: str, *, yes: bool) -> None:
+async def _delete(setting: Setting, given: str, reason: str, *, yes: bool) -> None:
     async with opened(setting, must_exist=True) as system:
         handle = await find_thread(system, given)
         count = sum(1 for _ in await handle.tree())
@@ -204,7 +206,7 @@ async def _delete(setting: Setting, given: str, *, yes: bool) -> None:
             if not sys.stdin.isatty():
                 raise click.UsageError(f"{what} would be removed for good; say --yes if that is meant")
             click.confirm(f"Remove {what} for good?", abort=True)
-        count = await handle.delete()
+        count = await handle.delete(reason)
     click.echo(f"removed: {count:,} {'thread' if count == 1 else 'threads'}")
 
 

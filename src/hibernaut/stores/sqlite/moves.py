@@ -82,12 +82,14 @@ def export_tree(tx: Transaction, root: str, now: int, find_dead: DeadFinder) -> 
     return bounded(_records(tx, threads))
 
 
-def delete_unchanged(tx: Transaction, root: str, digest: bytes, tenant: str | None) -> int:
+def delete_unchanged(
+    tx: Transaction, root: str, digest: bytes, tenant: str | None, note: tuple[str, bytes] | None
+) -> int:
     """Remove a tree that is frozen and whose records have this digest; return how many threads went."""
     threads = members(tx, root, tenant)
     if not threads or tx.first("not_frozen", (apsw.carray(array("q", threads)),)) is not None:
         return 0
-    return delete(tx, root) if digest_of(_records(tx, threads)) == digest else 0
+    return delete(tx, root, tenant, note) if digest_of(_records(tx, threads)) == digest else 0
 
 
 def _records(tx: Transaction, threads: Sequence[int]) -> Iterator[Record]:

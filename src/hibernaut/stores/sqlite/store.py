@@ -244,10 +244,19 @@ class SqliteStore:
         tree = await asyncio.to_thread(contents_of, records, reissue)
         return await self._write(lambda tx: moves.import_tree(tx, tree))
 
-    async def delete(self, root: str, *, unchanged: bytes = b"", tenant: str | None = None) -> int:
+    async def delete(
+        self,
+        root: str,
+        *,
+        unchanged: bytes = b"",
+        tenant: str | None = None,
+        note: tuple[str, bytes] | None = None,
+    ) -> int:
+        if note is not None:
+            check_note(*note)
         if unchanged:
-            return await self._write(lambda tx: moves.delete_unchanged(tx, root, unchanged, tenant))
-        return await self._write(lambda tx: trees.delete(tx, root, tenant))
+            return await self._write(lambda tx: moves.delete_unchanged(tx, root, unchanged, tenant, note))
+        return await self._write(lambda tx: trees.delete(tx, root, tenant, note))
 
     async def prune(self, before: int, *, tenant: str | None = None) -> int:
         return await self._write(lambda tx: trees.prune(tx, before, tenant))

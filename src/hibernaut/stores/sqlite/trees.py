@@ -60,11 +60,13 @@ def read_forks(tx: Transaction, root: str) -> list[str]:
     return [name for (name,) in tx.rows("forks", (apsw.carray(array("q", threads)),))] if threads else []
 
 
-def delete(tx: Transaction, root: str, tenant: str | None = None) -> int:
-    """Remove a tree; return how many threads went."""
+def delete(tx: Transaction, root: str, tenant: str | None = None, note: tuple[str, bytes] | None = None) -> int:
+    """Remove a tree; return how many threads went. If any did, the note is kept."""
     threads = members(tx, root, tenant)
     if threads and (forks := read_forks(tx, root)):
         raise HasForks(root, forks)
+    if threads and note is not None:
+        tx.run("write_note", note)
     return _remove(tx, threads) if threads else 0
 
 
