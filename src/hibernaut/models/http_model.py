@@ -1,7 +1,8 @@
 """A model behind HTTP, whatever dialect it speaks: deadlines, limits and cancellation stand here for all of them."""
 
+import asyncio
 from collections.abc import AsyncGenerator, Callable
-from contextlib import AsyncExitStack, aclosing
+from contextlib import AsyncExitStack, aclosing, suppress
 from typing import Final
 
 import httpx2
@@ -9,7 +10,7 @@ import msgspec
 
 from hibernaut.errors import ModelError
 from hibernaut.messages.stream import Finish, StreamPiece
-from hibernaut.models.dialect import CountingDialect, Dialect, Refusal, Sent, Writer
+from hibernaut.models.dialect import CountingDialect, Dialect, Frame, Refusal, Sent, Writer
 from hibernaut.models.endpoint import Endpoint
 from hibernaut.models.errors import ConnectionLost, InvalidRequest, Overloaded
 from hibernaut.models.failures import is_error, words_of
@@ -18,6 +19,9 @@ from hibernaut.models.protocol import About, Memo, ModelInfo, ModelRequest
 
 LARGEST_REFUSAL: Final = 64 * 1024
 """Bytes of a refusal that are read."""
+
+LINGER: Final = 200
+"""Milliseconds that a provider has to end a stream after its last piece; otherwise the connection is closed."""
 
 _OK: Final = 200
 _JSON: Final = "application/json"
@@ -131,6 +135,7 @@ class HttpModel:
                     for piece in reader.feed(frame):
                         yield piece
                         if type(piece) is Finish:
+                            await _read_out(events)
                             return
         except httpx2.HTTPError as error:
             raise self._endpoint.lost(error) from error
@@ -138,6 +143,14 @@ class HttpModel:
             raise ConnectionLost(f"{name} sent what cannot be read: {error}") from error
         for piece in reader.end():
             yield piece
+
+
+async def _read_out(events: AsyncGenerator[Frame, None]) -> None:
+    """Read what a provider still says after the last piece, so that the connection can be used again."""
+    with suppress(TimeoutError, httpx2.HTTPError, ModelError, ValueError):
+        async with asyncio.timeout(LINGER / 1_000):
+            async for _ in events:
+                pass
 
 
 def _kind(answer: httpx2.Response) -> str:

@@ -49,6 +49,8 @@ class FakeProvider:
         """Requests for a turn that were taken."""
         self.refused: list[Raw] = []
         """What was answered to requests that the provider would not take."""
+        self.connections = 0
+        """Connections that were made to it."""
         self.left = asyncio.Event()
         """Set once a client has gone in the middle of an answer."""
         self._turns = None if callable(script) else iter(tuple(script))
@@ -79,6 +81,7 @@ class FakeProvider:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
         task = asyncio.current_task()
         if task is not None:
             self._tasks.add(task)

@@ -1,0 +1,141 @@
+"""What all models behind HTTP have in common: connections, limits, silence, and servers that are no API at all."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from hibernaut.errors import ConfigurationError
+from hibernaut.messages.items import UserItem
+from hibernaut.messages.stream import Finish, StreamPiece
+from hibernaut.models.endpoint import Endpoint
+from hibernaut.models.errors import ConnectionLost, InvalidRequest, Throttled
+from hibernaut.models.http_model import HttpModel
+from hibernaut.models.openai.chat import ChatDialect
+from hibernaut.models.openai.servers import server_of
+from hibernaut.models.protocol import About, ModelRequest
+from hibernaut.models.scripted import say, stall
+from hibernaut.models.throttle import Throttle
+from hibernaut.testing.clock import ManualClock
+from hibernaut.testing.providers.openai_chat import ChatWire
+from hibernaut.testing.providers.server import FakeProvider
+from hibernaut.testing.providers.wire import Raw
+
+REQUEST = ModelRequest("p:m", "", [UserItem("Hello")], (), "t")
+
+
+def model_at(endpoint: Endpoint) -> HttpModel:
+    return HttpModel(endpoint, ChatDialect(server_of("vllm")), About("m"))
+
+
+async def pieces_of(model: HttpModel) -> list[StreamPiece]:
+    return [piece async for piece in model.stream(REQUEST)]
+
+
+def with_fake(*script: object, scenario: Callable[[FakeProvider], Awaitable[None]]) -> None:
+    async def run() -> None:
+        async with FakeProvider(ChatWire("vllm"), script) as fake:  # type: ignore[arg-type]  # turns, errors, answers
+            await scenario(fake)
+
+    asyncio.run(run())
+
+
+def test_one_connection_serves_completion_after_completion() -> None:
+    async def scenario(fake: FakeProvider) -> None:
+        endpoint = Endpoint("lab", fake.url)
+        for _ in range(5):
+            assert isinstance((await pieces_of(model_at(endpoint)))[-1], Finish)
+        assert fake.connections == 1
+        await endpoint.close()
+
+    with_fake(*["Hello."] * 5, scenario=scenario)
+
+
+def test_a_server_that_says_nothing_more_is_given_up() -> None:
+    async def scenario(fake: FakeProvider) -> None:
+        endpoint = Endpoint("lab", fake.url, silent_for=50)
+        with pytest.raises(ConnectionLost, match=r"lab has sent nothing for 0\.05 s"):
+            await pieces_of(model_at(endpoint))
+        await fake.left.wait()
+        await endpoint.close()
+
+    with_fake(stall(say("Let me")), scenario=scenario)
+
+
+@pytest.mark.parametrize(
+    "answer,words",
+    [
+        (
+            Raw(200, {"content-type": "text/html"}, b"<h1>It works!</h1>"),
+            "answers with text/html where a stream belongs",
+        ),
+        (Raw(302, {"location": "https://elsewhere.example"}), "redirects are not followed"),
+        (Raw(404, {"content-type": "text/plain"}, b"404 page not found"), "404"),
+    ],
+)
+def test_a_server_that_is_no_api_is_told_from_one_that_fails(answer: Raw, words: str) -> None:
+    async def scenario(fake: FakeProvider) -> None:
+        endpoint = Endpoint("lab", fake.url)
+        with pytest.raises(InvalidRequest, match=words):
+            await pieces_of(model_at(endpoint))
+        await endpoint.close()
+
+    with_fake(answer, scenario=scenario)
+
+
+@pytest.mark.parametrize(
+    "url,kind",
+    [
+        ("http://127.0.0.1:9", ConnectionLost),
+        ("http://there.is.no.such.host.invalid", ConnectionLost),
+        ("ftp://127.0.0.1", ConfigurationError),
+        ("http://", ConfigurationError),
+    ],
+)
+def test_an_address_at_which_nobody_is_fails_in_words(url: str, kind: type[Exception]) -> None:
+    async def run() -> None:
+        endpoint = Endpoint("lab", url)
+        with pytest.raises(kind, match="lab"):
+            await pieces_of(model_at(endpoint))
+        await endpoint.close()
+
+    asyncio.run(run())
+
+
+def test_https_spoken_to_a_plain_server_is_a_connection_that_fails() -> None:
+    async def scenario(fake: FakeProvider) -> None:
+        endpoint = Endpoint("lab", fake.url.replace("http:", "https:"))
+        with pytest.raises(ConnectionLost):
+            await pieces_of(model_at(endpoint))
+        await endpoint.close()
+
+    with_fake("Hello.", scenario=scenario)
+
+
+def test_what_our_own_limits_do_not_allow_is_not_even_asked() -> None:
+    async def scenario(fake: FakeProvider) -> None:
+        clock = ManualClock()
+        endpoint = Endpoint("lab", fake.url, throttle=Throttle(requests_per_minute=1), clock=clock)
+        await pieces_of(model_at(endpoint))
+        with pytest.raises(Throttled) as held_up:
+            await pieces_of(model_at(endpoint))
+        assert not held_up.value.counted
+        assert len(fake.asked) == 1
+        clock.advance(held_up.value.retry_after)
+        await pieces_of(model_at(endpoint))
+        await endpoint.close()
+
+    with_fake("Hello.", "Again.", scenario=scenario)
+
+
+def test_a_slot_is_free_again_when_a_completion_is_given_up() -> None:
+    async def scenario(fake: FakeProvider) -> None:
+        endpoint = Endpoint("lab", fake.url, throttle=Throttle(concurrency=1))
+        stream = model_at(endpoint).stream(REQUEST)
+        await anext(stream)
+        await stream.aclose()
+        await fake.left.wait()
+        assert isinstance((await pieces_of(model_at(endpoint)))[-1], Finish)
+        await endpoint.close()
+
+    with_fake(stall(say("Let me")), "Hello.", scenario=scenario)
