@@ -143,7 +143,7 @@ def _differences(course: Course, plain: Course) -> Iterator[Divergence]:
     threads, others = course.seen.tree, plain.seen.tree
     if untimely:
         told = [item for seen in threads.values() for item in seen.items if _is_unknown(item, course.unknown)]
-        if len(told) != len(course.unknown):
+        if len(told) > len(course.unknown):  # less, if an operator ended one first
             yield Divergence("history", f"{len(course.unknown)} calls are unknown, and {len(told)} are told to be")
         if _last_words(course.seen) != _last_words(plain.seen):
             yield _differ("history", "the last words", _last_words(plain.seen), _last_words(course.seen))
