@@ -291,9 +291,15 @@ def _other_facts(name: str, seen: Seen, plain: Seen, *, exact: bool) -> Iterator
 
 
 def _of_effect(receipt: Receipt) -> Receipt:
-    """Return a receipt with those inputs alone that had an effect; who came too late had none."""
-    effective = tuple([entry for entry in receipt.inputs if entry[1] in _EFFECTIVE])
-    return replace(receipt, inputs=effective)
+    """Return a receipt with those inputs alone that had an effect; who came too late had none.
+
+    The ids of some end in the version of the head at which they were made, which is another one after other rounds.
+    """
+    effective = [(_VERSION.sub("", name), given) for name, given in receipt.inputs if given in _EFFECTIVE]
+    return replace(receipt, inputs=tuple(effective))
+
+
+_VERSION = re.compile(r":[0-9]+$")
 
 
 _EFFECTIVE = (Disposition.ACCEPTED, Disposition.ROUTED, Disposition.SURFACED)
