@@ -195,10 +195,10 @@ def queue_changed(life: Life) -> Play:
         await life.order("stop", Command("stop"))
         await life.until(lambda seen: seen.notices("stopped"))
         for name in ("r1", "r2"):
-            await life.order(name, Report("nobody", "Nine."))
-        await life.order("drop", Drop("r1", "said in error"))
+            await life.hand_in(name, Report("nobody", "Nine."))
+        await life.hand_in("drop", Drop("r1", "said in error"))
         await life.until(lambda seen: seen.notices("dropped"))
-        await life.order("edit", Edit("r2", "Ten.", "a slip"))
+        await life.hand_in("edit", Edit("r2", "Ten.", "a slip"))
         await life.until(lambda seen: seen.notices("edited"))
         await life.order("resume", Command("resume"))
         await life.until(lambda seen: seen.notices("resumed"))

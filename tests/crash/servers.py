@@ -4,11 +4,11 @@ A server delivers what it has to say until it is stored, and asks nothing twice 
 what it delivers in one life is not delivered again in the next, unless the process died before it could say so.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
 from hibernaut.kernel.limits import ThreadOptions
-from hibernaut.messages.inputs import Command
+from hibernaut.messages.inputs import Command, Settlement
 from hibernaut.models.protocol import ModelRequest
 from hibernaut.models.scripted import ScriptedTurn, call, last_result, last_user_text, say, turn
 from hibernaut.rap.callbacks import OAuth, Result, SubscriptionEvent, UserChoice
@@ -18,6 +18,8 @@ from hibernaut.testing.life import Life, Scenario
 from hibernaut.testing.play import Play
 from hibernaut.testing.tool_servers import Received
 from tests.crash.trees import close, family, have_it_done, hiring, own_calls
+
+MINUTE = 60_000
 
 BYE = "That is all"
 """What ends scenarios whose course depends on what is known of a call."""
@@ -261,6 +263,67 @@ def cancelled_server_call(life: Life, *, safe: str = "") -> Play:
     return Play(finishing(), drive, servers=[server(safe=safe)], untimely=True)
 
 
+def in_trouble(life: Life, over: Callable[[Invocation], Awaitable[object]], *, safe: str) -> Play:
+    """The server takes nothing as long as the call is wanted, and everything when it is not wanted any more."""
+
+    async def drive() -> None:
+        await life.say("m1", "Work")
+        await life.wait_out(lambda seen: bool(life.servers.calls) or seen.answered("work"))
+        if life.servers.calls:
+            await over(life.servers.calls[0])
+        await life.until(lambda seen: seen.answered("work"))
+        life.world.note("well again")
+        await life.pass_slowly(2 * MINUTE)
+        await life.settle()
+
+    def answering(received: Received) -> int:
+        return 200 if life.world.of("well again") or not isinstance(received.message, Invocation) else 503
+
+    return Play(finishing(), drive, servers=[server(safe=safe)], answering=answering, untimely=True)
+
+
+def cancelled_in_trouble(life: Life, *, safe: str = "") -> Play:
+    """An operator cancels a call that its server has not taken yet."""
+    return in_trouble(life, lambda call: life.order("cancel", Command("cancel", call.id)), safe=safe)
+
+
+def stopped_in_trouble(life: Life, *, safe: str = "") -> Play:
+    """A thread is stopped whose call its server has not taken yet, and goes on."""
+
+    async def stop(_: Invocation) -> None:
+        await life.order("stop", Command("stop"))
+        await life.until(lambda seen: seen.notices("stopped"))
+        await life.order("resume", Command("resume"))
+
+    return in_trouble(life, stop, safe=safe)
+
+
+def closed_in_trouble(life: Life, *, safe: str = "") -> Play:
+    """A thread is closed whose call its server has not taken yet."""
+    play = in_trouble(life, lambda _: life.order("close", Command("close")), safe=safe)
+    work = play.drive
+
+    async def drive() -> None:
+        await life.say("m0", "Hello")
+        await life.until(lambda seen: seen.says("Well."))
+        await (work or life.settle)()
+
+    def answer(request: ModelRequest) -> ScriptedTurn:
+        return say("Well.") if last_result(request) or last_user_text(request) == "Hello" else call("work")
+
+    play.drive, play.model = drive, answer
+    return play
+
+
+def settled_in_trouble(life: Life, *, safe: str = "") -> Play:
+    """An operator answers a call by hand that its server has not taken yet."""
+
+    def settle(call: Invocation) -> Awaitable[object]:
+        return life.hand_in("settled", Settlement(call.id, "worked by hand", reason="it takes too long"))
+
+    return in_trouble(life, settle, safe=safe)
+
+
 def closed_thread(life: Life, *, safe: str = "") -> Play:
     """A thread that is closed while one server works for it, another watches for it, and a third does nothing."""
 
@@ -381,6 +444,10 @@ SERVERS: dict[str, Scenario] = {
     **_kinds("dismissed-choice", dismissed_choice, "", "keys"),
     **_kinds("unauthorized", unauthorized, "", "keys"),
     **_kinds("cancelled-server-call", cancelled_server_call, "", "keys"),
+    **_kinds("cancelled-in-trouble", cancelled_in_trouble, *_EVERY_KIND),
+    **_kinds("stopped-in-trouble", stopped_in_trouble, *_EVERY_KIND),
+    **_kinds("closed-in-trouble", closed_in_trouble, *_EVERY_KIND),
+    **_kinds("settled-in-trouble", settled_in_trouble, *_EVERY_KIND),
     **_kinds("closed-thread", closed_thread, "", "keys"),
     **_kinds("servers-child", servers_child, "", "keys"),
     **_kinds("two-servers", two_servers, *_EVERY_KIND),

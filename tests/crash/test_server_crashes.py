@@ -76,6 +76,15 @@ def test_a13_a26_a36_c39_a_crash_at_every_operation_does_nothing_twice_on_a_serv
     assert_clean(asyncio.run(crash_matrix(SERVERS[name], ways=["killed"], exact=True)))
 
 
+def test_a_server_hears_of_a_cancellation_though_two_processes_die_before_they_tell_it() -> None:
+    name = "cancelled-in-trouble-keys"
+    plain = undisturbed(name)
+    commits = [number for number, operation in enumerate(plain.operations, 1) if operation == "commit"]
+    cancelled = Crash(commits[1], after=True)
+    early = [place for place in every_crash(plain) if place.operation <= commits[0]]
+    assert_clean(sweep(name, "memory", killed(*[(cancelled, place) for place in early]), plain))
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("name", SERVERS)
 def test_two_crashes_do_nothing_twice_on_a_server(name: str) -> None:

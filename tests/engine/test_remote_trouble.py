@@ -4,11 +4,12 @@ from typing import Any
 
 import pytest
 
-from hibernaut.models.scripted import call, say
+from hibernaut.models.scripted import call, say, turn
 from hibernaut.rap.manifest import Toolset
 from hibernaut.rap.replies import NoAnswer
 from hibernaut.rap.requests import Invocation
 from hibernaut.stores.protocol import Outcome
+from hibernaut.testing.gates import Gate
 from hibernaut.testing.tool_servers import Received
 from tests.engine.far import CI, CUT, DOWN, PUBLIC, agents, failing, far
 from tests.engine.scenario import MINUTE, SECOND, pass_time, run, settle, story, system
@@ -189,5 +190,29 @@ def test_a_call_that_may_have_arrived_before_it_was_refused_is_not_said_to_be_no
             told = (await story(agent))[-2]
             assert "it is unknown whether look was run" in told
             assert "an earlier try was not answered, and now: status 400" in told
+
+    run(scenario)
+
+
+def test_a_call_that_was_answered_by_hand_is_not_posted_again_though_its_thread_has_not_heard_of_it_yet() -> None:
+    there, gate = far(), Gate()
+    there.servers.answering = failing(*[503] * 9)
+    model = [call("look"), turn("Well, ", gate, "well."), say("I see.")]
+
+    async def scenario() -> None:
+        async with agents(there, model) as it:
+            agent = await it.launch(message="Look")
+            await settle()
+            await agent.send("How far are you?")
+            await gate.reached()
+            (owed,) = await it.effects()
+            await it.settle(owed.effect.request_id, "it looks fine", reason="it takes too long")
+            tries = len(there.servers.calls)
+            await pass_time(there.clock, MINUTE)
+            assert len(there.servers.calls) == tries
+            gate.open()
+            await it.wait_idle()
+            assert (await story(agent))[-1] == "says: I see."
+            assert await there.store.read_effects() == []
 
     run(scenario)

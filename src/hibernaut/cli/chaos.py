@@ -1,7 +1,6 @@
 """`hibernaut chaos`: run an agent again and again, kill and disturb it, and see that nothing is other in the end."""
 
 import asyncio
-import logging
 import shlex
 import sys
 import time
@@ -55,8 +54,6 @@ def chaos(minutes: float, seed: str, only: int | None, agent: str) -> None:
     The last line is the verdict. Exit code 1 if there is a divergence; then it says how to repeat the run. Linux only.
     """
     progress = _Progress()
-    # What is refused, and what fails, is meant to; the report counts it.
-    logging.getLogger("hibernaut").setLevel(logging.CRITICAL)
     report = asyncio.run(
         run_chaos(agent, minutes=minutes, seed=seed, run=only, processes=True, patience=PATIENCE, on_run=progress.tell)
     )

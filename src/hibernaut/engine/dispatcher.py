@@ -187,7 +187,9 @@ class Dispatcher:
         head = decode_head(thread.head).head if thread else None
         call = head.calls.get(effect.call_id) if head else None
         if head is None or call is None or call.state in ("cancelled", "expired"):
-            await self._store.settle_effects([effect.request_id, f"{effect.call_id}:cancel"])
+            # A tool server has still to be told, which is an effect of its own; here there is nothing left to cancel.
+            told = [] if effect.server else [f"{effect.call_id}:cancel"]
+            await self._store.settle_effects([effect.request_id, *told])
             return OVER
         tool = self._tools.get(effect.tool)
         if tool is not None and tool.resumable and row.state == "sent" and not self._keeps:

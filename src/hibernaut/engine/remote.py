@@ -20,7 +20,7 @@ from hibernaut.engine.work import Work, work_of
 from hibernaut.errors import HibernautError
 from hibernaut.kernel.commit import Chosen, Effect
 from hibernaut.kernel.head import Call, Head, decode_head
-from hibernaut.messages.inputs import Delivered, Event, ToolResult
+from hibernaut.messages.inputs import Delivered, Event, Settlement, ToolResult
 from hibernaut.rap.answers import Fate, fate_of_call, refusal, wait_before
 from hibernaut.rap.invocations import callback_url, cancellation, headers, invocation
 from hibernaut.rap.limits import CALL_TOKEN_LIFE
@@ -372,6 +372,8 @@ def _ends(arrived: Delivered, call_id: str) -> bool:
     content = arrived.message.content if arrived.message is not None else None
     if isinstance(content, ToolResult):
         return content.call_id == call_id and (content.is_error or not content.subscription)
+    if isinstance(content, Settlement):
+        return content.call_id == call_id
     return isinstance(content, Event) and content.call_id == call_id and content.final
 
 

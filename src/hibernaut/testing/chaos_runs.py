@@ -25,6 +25,7 @@ from hibernaut.testing.life import PATIENCE, Life, Scenario
 from hibernaut.testing.nursery import Order, scenario_named, world_file
 from hibernaut.testing.postman import Postman, postman
 from hibernaut.testing.processes import Kill, Nursery
+from hibernaut.testing.quiet import quiet
 from hibernaut.testing.report import Report
 from hibernaut.testing.world import World
 
@@ -81,8 +82,9 @@ async def chaos(
     Raises:
         ConfigurationError: the scenario cannot be run like this.
     """
-    async with _stage(scenario, processes=processes, stores=stores, patience=patience) as (name, stage):
-        return await _runs(name, stage, f"{seed}", run, time.monotonic() + 60 * minutes, on_run)
+    with quiet():
+        async with _stage(scenario, processes=processes, stores=stores, patience=patience) as (name, stage):
+            return await _runs(name, stage, f"{seed}", run, time.monotonic() + 60 * minutes, on_run)
 
 
 async def _runs(name: str, stage: Stage, seed: str, only: int | None, until: float, on_run: Told) -> Report:

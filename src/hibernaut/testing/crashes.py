@@ -10,6 +10,7 @@ import msgspec
 from hibernaut.testing.courses import Course, Crash, OpenStore, StoreKind, Stores, run_course, run_stalled
 from hibernaut.testing.judging import judge
 from hibernaut.testing.life import PATIENCE, Scenario
+from hibernaut.testing.quiet import quiet
 from hibernaut.testing.report import Divergence, Report
 
 Way = Literal["killed", "failing", "stalled"]
@@ -74,7 +75,7 @@ async def crash_matrix(
     """
     report = Report(name_of(scenario))
     for kind in stores:
-        with Stores(kind) as made:
+        with quiet(), Stores(kind) as made:
             plain = await asyncio.to_thread(run_course, scenario, made.new(), patience=patience)
             problems = judge(plain)
             report += counted(plain, Report(runs=1, divergences=placed(problems, f"undisturbed, {made.name}")))

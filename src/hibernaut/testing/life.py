@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from hibernaut.codec import sha256
 from hibernaut.errors import AlreadyAnswered, ConfigurationError, QuestionOver, StoreBusy
-from hibernaut.messages.inputs import InputContent, InputMessage
+from hibernaut.messages.inputs import Command, InputContent, InputMessage
 from hibernaut.models.protocol import Model
 from hibernaut.models.scripted import Script, ScriptedModel
 from hibernaut.rap.arrivals import Arrival, arrive
@@ -130,9 +130,13 @@ class Life:
         """Say something, again and again until it is accepted."""
         await _insist(lambda: self.system.send(THREAD, text, message_id=message_id))
 
-    async def order(self, message_id: str, command: InputContent) -> None:
-        """Steer the thread, or put anything else into its inbox."""
-        message = InputMessage(message_id, THREAD, command, "operator")
+    async def order(self, message_id: str, command: Command) -> None:
+        """Steer the thread."""
+        await self.hand_in(message_id, command)
+
+    async def hand_in(self, message_id: str, content: InputContent) -> None:
+        """Hand something in as an operator, again and again until it is accepted."""
+        message = InputMessage(message_id, THREAD, content, "operator")
         await _insist(lambda: self.system.store.put([message], self.clock.now()))
 
     async def step(self, *messages: InputMessage) -> None:
@@ -222,6 +226,13 @@ class Life:
             if not timers:
                 return
             self.pass_to(min(timers))
+
+    async def pass_slowly(self, milliseconds: int, step: int = 5 * SECOND) -> None:
+        """Let time pass in steps, so that whoever waits for a moment in between acts at it."""
+        for _ in range(0, milliseconds, step):
+            self.pass_to(self.clock.now() + step)
+            await asyncio.sleep(0)
+            await self.look()
 
     def pass_to(self, moment: int) -> None:
         """Let time pass up to a moment."""

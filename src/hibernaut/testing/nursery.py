@@ -4,7 +4,6 @@ It reads an `Order` a line and answers each with a `Died` a line.
 """
 
 import asyncio
-import logging
 import os
 import signal
 import sys
@@ -25,6 +24,7 @@ from hibernaut.stores.protocol import Store
 from hibernaut.testing.courses import live, sqlite_store
 from hibernaut.testing.faults import FaultPlan
 from hibernaut.testing.life import PATIENCE, Life, Scenario
+from hibernaut.testing.quiet import quiet
 from hibernaut.testing.world import World
 
 
@@ -136,10 +136,10 @@ def _wait(child: int) -> Died:
 
 def main() -> None:
     """Read orders, and carry them out, until there are no more."""
-    logging.getLogger("hibernaut").setLevel(logging.CRITICAL)  # what fails and is refused here is meant to be
-    for line in sys.stdin:
-        order = msgspec.json.decode(line, type=Order)
-        if order.go_on:
-            os.kill(order.go_on, signal.SIGCONT)
-        died = _wait(order.go_on or _fork(order))
-        print(msgspec.json.encode(died).decode(), flush=True)  # noqa: T201  # its output is what it is asked for
+    with quiet():
+        for line in sys.stdin:
+            order = msgspec.json.decode(line, type=Order)
+            if order.go_on:
+                os.kill(order.go_on, signal.SIGCONT)
+            died = _wait(order.go_on or _fork(order))
+            print(msgspec.json.encode(died).decode(), flush=True)  # noqa: T201  # its output is what it is asked for
