@@ -24,7 +24,6 @@ from unittest.mock import patch
 from hibernaut import AgentSystem, tool
 from hibernaut.bench.scale import _drive, _Workload  # the same workload, driven in other portions
 from hibernaut.kernel import seal as sealing
-from hibernaut.metrics import Latencies
 
 AGENTS, TURNS = 150, 3
 """Of a wave."""
@@ -56,8 +55,8 @@ def without_counting() -> Iterator[None]:
     with (
         patch("hibernaut.engine.slice.count_round", lambda *_, **__: None),
         patch("hibernaut.engine.slice.due_since", lambda *_: 0),
-        patch("hibernaut.engine.slice.SliceRunner._check", lambda *_: None),
-        patch.object(Latencies, "observe", lambda *_: None),
+        patch("hibernaut.engine.slice.SliceRunner._check_stopped", lambda *_: None),
+        patch("hibernaut.engine.slice.SliceRunner._check_leave", lambda *_: None),
     ):
         yield
 

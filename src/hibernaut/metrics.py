@@ -4,13 +4,15 @@ A count is an attribute of `Metrics` and is raised where the thing happens; `FAM
 Nothing here knows of threads, texts or users, and no label has more values than the tables below.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
 
 DOUBLINGS: Final = 23
 """Buckets of a latency: up to 1 ms, 2 ms, 4 ms and so on, the last up to 70 minutes; beyond that there is one more."""
+
+_MOST_BITS: Final = 64
 
 OUTCOMES: Final = ("none", "complete", "interrupted", "failed", "summarized", "not_summarized")
 """What came of asking the model, in the order of `hibernaut.kernel.receipt.TurnCommit`."""
@@ -46,29 +48,49 @@ STALE_CLAIM, BUSY = range(len(CONFLICTS))
 class Latencies:
     """Milliseconds by size: how many are in each bucket and beyond the last one, their sum and the greatest."""
 
-    __slots__ = ("buckets", "greatest", "sum")
-
     def __init__(self) -> None:
-        self.buckets = [0] * (DOUBLINGS + 1)
-        self.sum = 0
-        self.greatest = 0
+        self._new: list[int] = []
+        self._by_bits = [0] * _MOST_BITS
+        self._sum = 0
+        self._greatest = 0
+        self.observe: Callable[[int], None] = self._new.append
+        """Count a value. It is put in its place when somebody looks, an engine with every sign of life."""
+
+    def _place(self) -> None:
+        """Put new values in their places, at little cost for each."""
+        new = self._new
+        if new and min(new) < 0:  # the clock was set back
+            new[:] = [max(value, 0) for value in new]
+        by_bits = self._by_bits
+        for value in new:
+            by_bits[value and (value - 1).bit_length()] += 1
+        self._sum += sum(new)
+        self._greatest = max(self._greatest, max(new, default=0))
+        new.clear()
+
+    @property
+    def buckets(self) -> Sequence[int]:
+        """How many values are in each bucket."""
+        self._place()
+        return [*self._by_bits[:DOUBLINGS], sum(self._by_bits[DOUBLINGS:])]
 
     @property
     def count(self) -> int:
         """How many values there were."""
-        return sum(self.buckets)
+        self._place()
+        return sum(self._by_bits)
 
-    def observe(self, value: int) -> None:
-        """Count a value; time that has gone backwards is none."""
-        if value > 0:
-            self.sum += value
-            self.greatest = max(self.greatest, value)
-            if (bucket := (value - 1).bit_length()) < DOUBLINGS:  # finding the bucket like this costs least
-                self.buckets[bucket] += 1
-            else:
-                self.buckets[DOUBLINGS] += 1
-        else:
-            self.buckets[0] += 1
+    @property
+    def sum(self) -> int:
+        """All of them together."""
+        self._place()
+        return self._sum
+
+    @property
+    def greatest(self) -> int:
+        """The greatest of them."""
+        self._place()
+        return self._greatest
 
 
 class Family(msgspec.Struct, frozen=True):

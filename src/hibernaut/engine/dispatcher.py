@@ -71,7 +71,8 @@ NOT_HERE = "{tool} cannot be used here: this engine keeps nothing between messag
 FAILED_CALL = "tool_error"
 """What a span says of a call that ended in an error, whatever error that was."""
 
-_UNTRACED: AbstractContextManager[None] = nullcontext()
+UNTRACED: AbstractContextManager[None] = nullcontext()
+"""The span of what is not traced."""
 
 Ending = Callable[[], Awaitable[object]]
 """Writes down how a call ended. Doing it twice is as good as once."""
@@ -331,7 +332,7 @@ class Dispatcher:
                 await self._end_in_time(tool, work, ending)
 
     def _traced(self, work: Work, *, repeated: bool) -> "AbstractContextManager[Traced | None]":
-        return _UNTRACED if self._traces is None else self._traces.tool(work, repeated=repeated)
+        return UNTRACED if self._traces is None else self._traces.tool(work, repeated=repeated)
 
     async def _perform_there(self, work: Work, *, started: bool) -> None:
         """Perform what is owed to a tool server."""

@@ -43,7 +43,7 @@ class LiveTurn:
     With `speaks` False the model works on something that is not said in the thread, and only `items` are shown.
 
     The stream only appends to `pieces`; events are made when somebody looks. A call is shown when it is stored, and so
-    is what the model says after it.
+    is what the model says after it. `since` is the moment at which what it answers was due; 0: it answers nothing new.
     """
 
     __slots__ = (
@@ -56,16 +56,18 @@ class LiveTurn:
         "attempt",
         "entries",
         "pieces",
+        "since",
         "thread_id",
         "version",
     )
 
     def __init__(
-        self, thread_id: str, version: int, attempt: int, items: Sequence[Item], *, speaks: bool = True
+        self, thread_id: str, version: int, attempt: int, items: Sequence[Item], *, speaks: bool = True, since: int = 0
     ) -> None:
         self.thread_id = thread_id
         self.version = version
         self.attempt = attempt
+        self.since = since
         self.pieces: list[StreamPiece] = []
         self.entries: list[AgentEvent] = []
         """What observers see: what came in, then what the model says."""

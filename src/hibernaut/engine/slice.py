@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from hibernaut.clock import Clock
 from hibernaut.engine.compacting import Asking, Compactor, fit_sizes, pressure_on
 from hibernaut.engine.counting import count_round, due_since
-from hibernaut.engine.dispatcher import Dispatcher
+from hibernaut.engine.dispatcher import UNTRACED, Dispatcher
 from hibernaut.engine.images import fit_images
 from hibernaut.engine.launches import Launch, Launches
 from hibernaut.engine.live import LiveFeed, LiveTurn
@@ -44,7 +44,7 @@ from hibernaut.version import build
 
 if TYPE_CHECKING:
     from hibernaut.engine.toolsets import Toolsets
-    from hibernaut.engine.traces import Traces
+    from hibernaut.engine.traces import Traced, Traces
 
 logger = logging.getLogger(__name__)
 
@@ -59,6 +59,8 @@ class _Round(msgspec.Struct):
     hot: HotTranscript | None = None
     known: int = 0
     """Items of the draft that the transcript has already."""
+    since: int = 0
+    """Since when what it answers was due."""
 
 
 class _Chosen(msgspec.Struct, frozen=True, gc=False):
@@ -88,8 +90,6 @@ class SliceRunner:
         self._store = store
         self._metrics = metrics or Metrics()
         self._traces = traces
-        self._since: dict[str, int] = {}
-        """Since when what a slice answers was due, by thread, until the model has said something."""
         self._toolsets = toolsets
         self._launches = launches
         self._models = models
@@ -114,33 +114,27 @@ class SliceRunner:
             StoreError: the store did not take it. Nothing changed that the next claim would not do again.
         """
         try:
-            await self._slice(claim, streaming)
+            loaded = decode_head(claim.head)
+            if self._traces is None:
+                await self._slice(claim, loaded, streaming)
+            else:
+                with self._traces.slice(claim, loaded.head) as span:
+                    await self._slice(claim, loaded, streaming)
+                    span.note("hibernaut.status", loaded.head.status)
         except BaseException:
             self.transcripts.drop(claim.thread_id)
             self._feed.end(claim.thread_id)
             raise
         finally:
-            self._since.pop(claim.thread_id, None)
             if self._unborn:
                 self._unborn.pop(claim.thread_id, None)
 
-    async def _slice(self, claim: Claim, streaming: Callable[[str], None] | None) -> None:
-        loaded = decode_head(claim.head)
-        if self._traces is None:
-            await self._rounds(claim, loaded, streaming)
-        else:
-            with self._traces.slice(claim, loaded.head) as span:
-                await self._rounds(claim, loaded, streaming)
-                span.note("hibernaut.status", loaded.head.status)
-
-    async def _rounds(self, claim: Claim, loaded: LoadedHead, streaming: Callable[[str], None] | None) -> None:
+    async def _slice(self, claim: Claim, loaded: LoadedHead, streaming: Callable[[str], None] | None) -> None:
         head = loaded.head
         launch = await self._launches.get(head)
         inputs: Sequence[Delivered] = claim.messages
         metrics = self._metrics
         due = due_since(head.status, inputs)
-        if due:
-            self._since[head.thread_id] = due
         rounds = launch.config.options.max_rounds
         for number in range(1, rounds + 1):
             started, was = self._clock.now(), head.status
@@ -149,13 +143,15 @@ class SliceRunner:
             family = await self._family(head) if any(map(_may_spawn, inputs)) else 0
             draft = draft or prepare(head, inputs, launch.config.options, started, family, launch.authority, found)
             self._expect(draft)
-            one = _Round()
+            one = _Round(since=due)
             if draft.wants_completion or (draft.compacting and head.status == "open"):
                 await self._ask(one, draft, launch, claim.token << 8 | number, streaming)
             if head.status == "closed":
                 await self._dispose_of_the_rest(draft)
-            if was != "open" or draft.effects or head.status == "stopped":
-                self._check(was, inputs, draft, one.asked.turn)
+            if was != "open" or head.status == "stopped":
+                self._check_stopped(was, inputs, draft, one.asked.turn)
+            if draft.effects and not draft.authority.is_open:
+                self._check_leave(draft)
             commit = seal(draft, one.asked, started=started, now=draft.now, build=build(), extra=loaded.extra)
             owed: Sequence[Effect] = commit.effects
             inline = [effect for effect in owed if _is_inline(draft, effect)] if owed and number < rounds else ()
@@ -194,19 +190,27 @@ class SliceRunner:
         waiting = await self._store.read_inbox(thread_id) if wanted else ()
         return {one.message_id: one for one in waiting if one.message_id in wanted}
 
-    def _check(self, was: Status, inputs: Sequence[Delivered], draft: Draft, turn: TurnCommit) -> None:
-        """Refuse to commit what breaks the contract, whatever the rules say.
+    def _check_stopped(self, was: Status, inputs: Sequence[Delivered], draft: Draft, turn: TurnCommit) -> None:
+        """Refuse to commit work in a thread that is stopped, whatever the rules say.
 
         Raises:
-            InvariantBroken: it does.
+            InvariantBroken: there is such work.
         """
-        head = draft.head
         if works_though_stopped(was, inputs, draft, turn):
             self._metrics.stop_violations += 1
-            raise InvariantBroken(f"thread {head.thread_id} is {was}, and its slice would have worked all the same")
-        if draft.effects and (calls := begun_without_leave(draft)):
+            thread = draft.head.thread_id
+            raise InvariantBroken(f"thread {thread} is {was}, and its slice would have worked all the same")
+
+    def _check_leave(self, draft: Draft) -> None:
+        """Refuse to begin calls that need leave and have none, whatever the rules say.
+
+        Raises:
+            InvariantBroken: there are such calls.
+        """
+        if calls := begun_without_leave(draft):
             self._metrics.approval_misbindings += len(calls)
-            raise InvariantBroken(f"thread {head.thread_id} would have begun {', '.join(calls)} without leave")
+            thread = draft.head.thread_id
+            raise InvariantBroken(f"thread {thread} would have begun {', '.join(calls)} without leave")
 
     async def _dispose_of_the_rest(self, draft: Draft) -> None:
         """Give what still waits in the inbox of a thread that ends its disposition; nobody will come for it."""
@@ -337,7 +341,7 @@ class SliceRunner:
                 memo=hot.memo_of(transcript),
                 tree_id=_root_of(head),
             )
-            live = LiveTurn(head.thread_id, head.version, asked.attempt, draft.items)
+            live = LiveTurn(head.thread_id, head.version, asked.attempt, draft.items, since=one.since)
             self._feed.begin(live)
             reason = await self._stream(chosen.model, request, live, draft, streaming)
             draft.now = self._clock.now()
@@ -397,65 +401,50 @@ class SliceRunner:
         streaming: Callable[[str], None] | None,
     ) -> str:
         """Read the stream into `live.pieces`; return why it was stopped, "" if it was not."""
-        if self._traces is None:
-            return await self._read_stream(model, request, live, draft, streaming)
-        with self._traces.completion(request, model.info) as span:
-            reason = await self._read_stream(model, request, live, draft, streaming)
-            span.finish(live.pieces, reason)
-            return reason
-
-    async def _read_stream(
-        self,
-        model: Model,
-        request: ModelRequest,
-        live: LiveTurn,
-        draft: Draft,
-        streaming: Callable[[str], None] | None,
-    ) -> str:
-        thread_id, received = live.thread_id, live.pieces
-        stream = self.streams[thread_id] = LiveStream(received, draft.now, draft.dispositions)
-        whole = False
-        pieces: AsyncGenerator[StreamPiece, None] | None = None
-        try:
-            pieces = model.stream(request)
-            if streaming is not None:
-                streaming(thread_id)
-            await self._receive(pieces, stream, thread_id, received)
-            whole = not stream.reason
-        except asyncio.CancelledError as error:
-            if not stream.was_stopped():
-                if is_asked_to_end():
-                    raise
-                raise ConnectionLost("the provider cancelled the stream") from error
-        except TimeoutError as error:
-            raise ConnectionLost(f"the provider gave up: {str(error) or 'it took too long'}") from error
-        except ModelError:
-            raise
-        except Exception as error:
-            # A model is a stranger too: what its code raises parks its thread, with the words of the error.
-            logger.exception("the model of thread %s failed", thread_id)
-            raise ModelDefect(f"{type(error).__name__}: {error}") from error
-        finally:
-            del self.streams[thread_id]
-            if not whole:
-                await let_go(pieces)
-        stream.was_stopped()
+        thread_id = live.thread_id
+        stream = self.streams[thread_id] = LiveStream(live.pieces, draft.now, draft.dispositions)
+        with self._completion_span(request, model) as span:
+            whole = False
+            pieces: AsyncGenerator[StreamPiece, None] | None = None
+            try:
+                pieces = model.stream(request)
+                if streaming is not None:
+                    streaming(thread_id)
+                await self._receive(pieces, live, stream)
+                whole = not stream.reason
+            except asyncio.CancelledError as error:
+                if not stream.was_stopped():
+                    if is_asked_to_end():
+                        raise
+                    raise ConnectionLost("the provider cancelled the stream") from error
+            except TimeoutError as error:
+                raise ConnectionLost(f"the provider gave up: {str(error) or 'it took too long'}") from error
+            except ModelError:
+                raise
+            except Exception as error:
+                # A model is a stranger too: what its code raises parks its thread, with the words of the error.
+                logger.exception("the model of thread %s failed", thread_id)
+                raise ModelDefect(f"{type(error).__name__}: {error}") from error
+            finally:
+                del self.streams[thread_id]
+                if not whole:
+                    await let_go(pieces)
+            stream.was_stopped()
+            if span is not None:
+                span.finish(live.pieces, stream.reason)
         return stream.reason
 
-    async def _receive(
-        self,
-        pieces: AsyncGenerator[StreamPiece, None],
-        stream: LiveStream,
-        thread_id: str,
-        received: list[StreamPiece],
-    ) -> None:
-        feed = self._feed
+    def _completion_span(self, request: ModelRequest, model: Model) -> "AbstractContextManager[Traced | None]":
+        return UNTRACED if self._traces is None else self._traces.completion(request, model.info)
+
+    async def _receive(self, pieces: AsyncGenerator[StreamPiece, None], live: LiveTurn, stream: LiveStream) -> None:
+        feed, received = self._feed, live.pieces
         async for piece in pieces:
-            if not received and (since := self._since.pop(thread_id, 0)):
-                self._metrics.first_piece.observe(self._clock.now() - since)
+            if not received and live.since:
+                self._metrics.first_piece.observe(self._clock.now() - live.since)
             received.append(piece)
             if feed.observers:
-                feed.moved(thread_id)
+                feed.moved(live.thread_id)
             if stream.reason:  # the provider swallowed the cancellation and goes on
                 break
 

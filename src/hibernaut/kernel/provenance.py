@@ -23,6 +23,7 @@ from hibernaut.messages.inputs import (
     Settlement,
     Timer,
     ToolResult,
+    UserText,
 )
 
 SENDERS: Final = ("", "api", "engine", "operator", "rap", "token", "step", "cli", "rap:unsigned")
@@ -109,6 +110,8 @@ def implied(message_id: str, tool: str, thread_id: str, parent: str) -> Provenan
 
 def entry_of(message: InputMessage, tool: str, head: Head, note: str = "") -> Entry:
     """Return what a receipt keeps of where a message came from, and of what there is to say of an event."""
+    if not note and _is_plain(message, tool):
+        return 0
     told = provenance_of(message)
     if note:
         told = msgspec.structs.replace(told, reason=note)
@@ -121,6 +124,15 @@ def entry_of(message: InputMessage, tool: str, head: Head, note: str = "") -> En
     while len(texts) > 1 and not texts[-1]:
         texts.pop()
     return tuple(texts)
+
+
+def _is_plain(message: InputMessage, tool: str) -> bool:
+    """Tell, at little cost, that a message is one of the most that say nothing beyond their ids."""
+    content = message.content
+    if isinstance(content, UserText):
+        return message.sender == "api" and message.message_id.startswith("msg_")
+    is_result = isinstance(content, ToolResult) and message.message_id == f"result:{content.call_id}"
+    return is_result and message.sender == f"tool:{tool}"
 
 
 def read_entry(entry: Entry, message_id: str, tool: str, thread_id: str, parent: str) -> Provenance | None:
