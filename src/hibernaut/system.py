@@ -14,7 +14,7 @@ from hibernaut.auditing import AuditsThreads
 from hibernaut.clock import Clock, SystemClock
 from hibernaut.codec import to_json
 from hibernaut.deletions import KnowsDeletions
-from hibernaut.doors import check_name, models_and_default, refuse, tools_by_name
+from hibernaut.doors import check_name, cleaned_reason, models_and_default, refuse, tools_by_name
 from hibernaut.effects import HandlesEffects
 from hibernaut.engine.answering import OpenQuestion, open_questions
 from hibernaut.engine.answering import answer as answer_question
@@ -50,7 +50,6 @@ from hibernaut.messages.inputs import (
 )
 from hibernaut.messages.parts import Content, Part, is_blank
 from hibernaut.messages.published import decode_published
-from hibernaut.messages.text import clean
 from hibernaut.models.protocol import Model, ModelSource
 from hibernaut.moving import MovesTrees, secrets_of
 from hibernaut.reach import Callbacks, Servers, configured, names_of, reach
@@ -566,10 +565,10 @@ class AgentSystem(AuditsThreads, HandlesEffects, MovesTrees, ForksThreads, Knows
         """Steer a thread as an operator; durable when it returns.
 
         Raises:
-            UnknownThread, ThreadClosed.
+            UnknownThread, ThreadClosed. TooLarge: the reason is.
         """
         await self.row(thread_id)
-        command = replace(command, reason=clean(command.reason))
+        command = replace(command, reason=cleaned_reason(command.reason))
         message = InputMessage(self._ids.new("cmd"), thread_id, command, "operator")
         (outcome,) = await self.store.put([message], self._clock.now())
         refuse(outcome, thread_id)
