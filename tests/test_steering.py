@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from hibernaut.errors import MalformedInput, ThreadClosed, UnknownMessage, UnknownThread
+from hibernaut.errors import MalformedInput, ThreadClosed, TooLarge, UnknownMessage, UnknownThread
 from hibernaut.kernel.published_receipts import OperatorDecision
 from hibernaut.messages.inputs import Command
 from hibernaut.messages.parts import Image, Text
@@ -186,5 +186,20 @@ def test_c66_of_a_tree_that_was_deleted_is_left_when_and_why_and_what_its_last_r
             assert f"sha256:{gone.receipt.hex()}" == last
         async with client(store, tenant="b") as other:
             assert await other.deletion("t") is None
+
+    run(scenario)
+
+
+def test_a_reason_that_is_too_long_to_be_kept_is_refused_and_changes_nothing() -> None:
+    async def scenario() -> None:
+        async with system([]) as it:
+            agent = await it.launch(thread_id="t")
+            for decide in (agent.stop, agent.retry, agent.delete):
+                with pytest.raises(TooLarge, match="LONGEST_REASON"):
+                    await decide("x" * 5_000)
+            with pytest.raises(TooLarge, match="LONGEST_REASON"):
+                await agent.fork(reason="é" * 3_000)
+            assert (await agent.state()).version == len(await agent.inbox()) == 0
+            assert len(await it.threads()) == 1
 
     run(scenario)

@@ -3,9 +3,10 @@
 from collections.abc import Callable, Iterable
 from typing import Any, cast
 
-from hibernaut.errors import ConfigurationError, MalformedInput, ThreadClosed, UnknownThread
+from hibernaut.errors import ConfigurationError, MalformedInput, ThreadClosed, TooLarge, UnknownThread
 from hibernaut.kernel.commit import Blob
 from hibernaut.messages.parts import Content, Part, is_blank
+from hibernaut.messages.text import clean
 from hibernaut.models.protocol import Model, ModelSource
 from hibernaut.models.source import Models
 from hibernaut.stores.protocol import Outcome
@@ -15,6 +16,22 @@ from hibernaut.tools.tool import AnyTool, Tool, tool
 
 LONGEST_NAME = 200
 """Characters of a thread id, a message id or a user."""
+
+
+LONGEST_REASON = 4_096
+"""Bytes of the reason for a decision: it stands in a receipt, which is kept for ever."""
+
+
+def cleaned_reason(reason: str) -> str:
+    """Return the reason for a decision as it can be kept.
+
+    Raises:
+        TooLarge: it is above `LONGEST_REASON`.
+    """
+    cleaned = clean(reason)
+    if (size := len(cleaned.encode())) > LONGEST_REASON:
+        raise TooLarge("the reason", size, LONGEST_REASON, "LONGEST_REASON")
+    return cleaned
 
 
 def check_name(what: str, name: object) -> None:

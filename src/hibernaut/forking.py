@@ -4,7 +4,7 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
-from hibernaut.doors import check_name, refuse
+from hibernaut.doors import check_name, cleaned_reason, refuse
 from hibernaut.engine.history import chain_start, inherited_items
 from hibernaut.errors import ThreadExists, UnknownThread
 from hibernaut.ids import Ids
@@ -14,7 +14,6 @@ from hibernaut.kernel.head import Head, decode_head, encode_head
 from hibernaut.messages.inputs import Forked, InputMessage
 from hibernaut.messages.items import UserItem, decode_page
 from hibernaut.messages.parts import Content
-from hibernaut.messages.text import clean
 from hibernaut.part import SystemPart
 from hibernaut.stores.protocol import ThreadRow
 
@@ -54,6 +53,7 @@ class ForksThreads(SystemPart):
             UnknownThread: this tenant has no such thread. MalformedInput: it cannot be forked there.
             ThreadExists: there is a thread of this name, and it is another one.
         """
+        reason = cleaned_reason(reason)
         row = await self.row(thread_id)
         place = await self._place(row, at)
         name = name or self.ids.new("thread")
@@ -61,7 +61,7 @@ class ForksThreads(SystemPart):
         await self._check_free(name, place)
         thread = await self._thread(row, name, place)
         note = UserItem(FORKED.format(origin=thread_id, fork=name), origin="runtime")
-        content = Forked((note,), place.owes, clean(reason))
+        content = Forked((note,), place.owes, reason)
         messages = [InputMessage(f"fork:{thread_id}:{place.items}", name, content, "operator")]
         blobs: tuple[Blob, ...] = ()
         if message is not None:

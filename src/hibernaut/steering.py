@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING, Self
 
 from hibernaut.authorizing import packed
 from hibernaut.deletions import note_of
-from hibernaut.doors import fitted
+from hibernaut.doors import cleaned_reason, fitted
 from hibernaut.errors import MalformedInput, ThreadClosed, UnknownMessage
 from hibernaut.kernel.authority import Authority
 from hibernaut.kernel.commit import Blob
 from hibernaut.messages.inputs import Command, Delivered, Drop, Edit, is_word
 from hibernaut.messages.parts import Content
-from hibernaut.messages.text import clean
 from hibernaut.state import TreeState, tree_of
 
 if TYPE_CHECKING:
@@ -202,7 +201,7 @@ class SteersThread:
             raise MalformedInput(
                 f"thread {self.thread_id} is part of the tree of {row.root}; delete that, or close this"
             )
-        note = note_of(row, self._system.clock.now(), clean(reason))
+        note = note_of(row, self._system.clock.now(), cleaned_reason(reason))
         return await self._system.store.delete(self.thread_id, tenant=row.tenant, note=note)
 
     async def _steer(self, command: Command, *, tree: bool, blobs: Sequence[Blob] = ()) -> None:

@@ -14,7 +14,7 @@ from hibernaut.auditing import AuditsThreads
 from hibernaut.clock import Clock, SystemClock
 from hibernaut.codec import to_json
 from hibernaut.deletions import KnowsDeletions
-from hibernaut.doors import check_name, fitted, models_and_default, refuse, tools_by_name
+from hibernaut.doors import check_name, cleaned_reason, fitted, models_and_default, refuse, tools_by_name
 from hibernaut.effects import HandlesEffects
 from hibernaut.engine.answering import OpenQuestion, open_questions
 from hibernaut.engine.answering import answer as answer_question
@@ -51,7 +51,6 @@ from hibernaut.messages.inputs import (
 )
 from hibernaut.messages.parts import Content
 from hibernaut.messages.published import decode_published
-from hibernaut.messages.text import clean
 from hibernaut.metrics import Metrics
 from hibernaut.models.protocol import Closes, Model, ModelSource
 from hibernaut.moving import MovesTrees, secrets_of
@@ -582,12 +581,12 @@ class AgentSystem(AuditsThreads, HandlesEffects, MovesTrees, ForksThreads, Knows
         """Steer a thread as an operator; durable when it returns. `blobs`: what the command names.
 
         Raises:
-            UnknownThread, ThreadClosed. MalformedInput: it names what does not come with it.
+            UnknownThread, ThreadClosed. MalformedInput: it names what does not come with it. TooLarge: the reason is.
         """
         named = command.authority if isinstance(command, Command) else b""
         if named and named not in [blob.digest for blob in blobs]:
             raise MalformedInput("an authority comes with the command that names it; see `ThreadHandle.authorize`")
-        command = replace(command, reason=clean(command.reason))
+        command = replace(command, reason=cleaned_reason(command.reason))
         await self.put(InputMessage(self._ids.new("cmd"), thread_id, command, "operator"), blobs)
 
 

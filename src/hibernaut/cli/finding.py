@@ -3,7 +3,7 @@
 import click
 
 from hibernaut.cli.times import ago
-from hibernaut.errors import MalformedInput, UnknownThread
+from hibernaut.errors import MOST_NAMED, MalformedInput, UnknownThread
 from hibernaut.handle import ThreadHandle
 from hibernaut.kernel.config import LaunchConfig, decode_config
 from hibernaut.kernel.head import decode_head
@@ -12,7 +12,6 @@ from hibernaut.system import AgentSystem
 PAGE = 500
 """Threads that are looked at in one transaction."""
 
-_MOST_NAMED = 5
 _PREFIX = "thread_"
 
 
@@ -31,8 +30,8 @@ async def find_thread(system: AgentSystem, given: str) -> ThreadHandle:
         await _tell_if_deleted(system, given)
         raise UnknownThread(given)
     if len(found) > 1:
-        named = ", ".join(sorted(found)[:_MOST_NAMED])
-        more = f" and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
+        named = ", ".join(sorted(found)[:MOST_NAMED])
+        more = f" and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
         raise MalformedInput(f"several threads begin with {given!r}: {named}{more}; write more of the one you mean")
     return await system.thread(found[0])
 
