@@ -5,7 +5,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test lint format types unit crash bench coverage lock clean \
+.PHONY: help demo test lint format types unit crash bench coverage lock catalogue clean \
 	venv run-env dev-env run-requirements dev-requirements project
 
 BIN := .venv/bin
@@ -59,6 +59,11 @@ coverage: dev-env  ## run the tests and list the lines and branches that none of
 lock: dev-env  ## pin the newest requirements that are at least a week old
 	$(UV_COMPILE) pyproject.toml requirements/run.in --extra server --output-file requirements/run.txt
 	$(UV_COMPILE) pyproject.toml requirements/dev.in --extra server --extra aws --extra fast --extra otel --output-file requirements/dev.txt
+
+catalogue:  ## write anew what is known of models, from the prices that the newest genai-prices has
+	python3 -m venv --clear .venv/prices
+	.venv/prices/bin/pip --quiet --disable-pip-version-check install genai-prices
+	.venv/prices/bin/python scripts/make_catalogue.py
 
 clean:  ## remove .venv and everything else that can be made again
 	rm -rf .venv build dist htmlcov .coverage .coverage.* \
