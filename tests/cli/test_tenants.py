@@ -54,19 +54,24 @@ CASES: dict[str, list[tuple[str, ...]]] = {
     "threads stop": [("t", "--tree")],
     "threads thaw": [("t",)],
     "threads tree": [("t", "--all")],
+    "usage": [(), ("t",)],
     "verify": [("t",), ("--all", "--json")],
 }
 """What other tries, by the command."""
 
-SHOWS_ITS_OWN = ("effects list", "effects reconcile", "inbox", "threads list", "threads prune", "verify")
+SHOWS_ITS_OWN = ("effects list", "effects reconcile", "inbox", "threads list", "threads prune", "usage", "verify")
 """Commands that need no name, and then find what is other's own, or nothing."""
 
 NO_TENANT = {
     "authority check": "reads a file",
     "bench scale": "makes a store of its own",
+    "chaos": "makes stores of its own",
     "completion": "prints a script",
     "demo": "makes a store of its own",
     "demo tree": "makes a store of its own",
+    "models": "reads a file",
+    "models list": "asks a provider",
+    "models show": "reads a file",
     "rap call": "talks to a tool server",
     "rap check": "talks to a tool server",
     "rap inspect": "talks to a tool server",

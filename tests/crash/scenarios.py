@@ -8,6 +8,7 @@ from functools import partial
 
 import msgspec
 
+from hibernaut.kernel.authority import Authority, Rule
 from hibernaut.kernel.limits import ThreadOptions
 from hibernaut.messages.inputs import Command, Drop, Edit, InputMessage, Report, UserText
 from hibernaut.messages.items import CallItem
@@ -21,6 +22,8 @@ from hibernaut.tools.context import Deferred, ToolContext
 from hibernaut.tools.tool import AnyTool, tool
 from tests.crash.servers import REAL
 from tests.crash.trees import TREES
+
+ASKS = Authority(rules=(Rule(decision="ask", annotations=("destructive",), reason="It cannot be undone."),))
 
 
 def plain_answer(life: Life) -> Play:
@@ -229,6 +232,28 @@ def asking(life: Life, *, idempotent: bool = False) -> Play:
     return Play(_finishing, drive, [work])
 
 
+def leave(life: Life, *, idempotent: bool = False) -> Play:
+    """Two calls of one turn, of which one needs leave."""
+
+    @tool(destructive=True, idempotent=idempotent)
+    async def wipe(context: ToolContext) -> str:
+        """Wipe."""
+        life.did(context)
+        return "it is empty"
+
+    async def drive() -> None:
+        await life.say("m1", "Work, and wipe")
+        await life.until(lambda seen: seen.answered("work") or any(call.held for call in seen.head.calls.values()))
+        await life.answer("May wipe run with {}?\nIt cannot be undone.", "Allow", tool="wipe")
+        await life.settle()
+
+    def answer(request: ModelRequest) -> ScriptedTurn:
+        return say("All is done.") if _calls(request) else turn("I do both.", call("work"), call("wipe"))
+
+    tools, options = [_worker(life, idempotent=True), wipe], ThreadOptions(parallel_calls=2)
+    return Play(answer, drive, tools, options, authority=ASKS)
+
+
 def step_by_step(life: Life, *, idempotent: bool = False) -> Play:
     """No engine: the client drives the thread itself."""
     play = async_tool(life, idempotent=idempotent)
@@ -319,6 +344,8 @@ SCENARIOS: dict[str, Scenario] = {
     "stopped-and-resumed": stopped_and_resumed,
     "stopped-and-resumed-idempotent": partial(stopped_and_resumed, idempotent=True),
     "asking-idempotent": partial(asking, idempotent=True),
+    "leave": leave,
+    "leave-idempotent": partial(leave, idempotent=True),
     "sleeping": sleeping,
     "queue-changed": queue_changed,
     "rate-limited": rate_limited,

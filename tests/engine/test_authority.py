@@ -4,9 +4,8 @@ from typing import Any
 
 import pytest
 
-from hibernaut import Authority, Condition, Rule
+from hibernaut import Authority, Condition, Rule, ThreadOptions
 from hibernaut.errors import AlreadyAnswered, ConfigurationError, QuestionOver
-from hibernaut.kernel.limits import ThreadOptions
 from hibernaut.models.scripted import ScriptedModel, call, say, turn
 from hibernaut.rap.manifest import RemoteTool, Toolset
 from hibernaut.stores.memory import MemoryStore
@@ -50,6 +49,37 @@ def test_leave_is_asked_for_durably_and_given_from_anywhere() -> None:
             again = await it.thread(agent.thread_id)
             await until_told(again, "result: a is empty", "says: It is empty.")
             assert disk.wiped == ["a"]
+
+    run(scenario)
+
+
+def test_c11_a_restart_neither_runs_nor_forgets_what_waits_for_leave_beside_a_call_that_was_answered() -> None:
+    disk, store, clock = Disk(), MemoryStore(), ManualClock()
+    options, looked = ThreadOptions(parallel_calls=2), list[str]()
+
+    @tool
+    async def look() -> str:
+        """Look at the disks."""
+        looked.append("looked")
+        return "two disks"
+
+    async def scenario() -> None:
+        tools = [look, disk.tool()]
+        both = turn(call("look"), call("wipe", disk="a"))
+        async with system([both], *tools, store=store, clock=clock, authority=ASKS, options=options) as it:
+            agent = await it.launch(message="Look, and wipe a")
+            await it.wait_idle()
+        for _ in range(2):
+            async with system([], *tools, store=store, clock=clock) as it:
+                await it.wait_idle()
+                (question,) = await it.questions()
+                state = await (await it.thread(agent.thread_id)).state()
+                assert (question.tool, state.status, state.activity) == ("wipe", "open", "waiting")
+        async with system([say("It is left as it was.")], *tools, store=store, clock=clock) as it:
+            (question,) = await it.questions()
+            await it.answer(question.question_id, "Deny")
+            await until_told(await it.thread(agent.thread_id), "result: two disks", "says: It is left as it was.")
+        assert (looked, disk.wiped) == (["looked"], [])
 
     run(scenario)
 

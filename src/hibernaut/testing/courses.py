@@ -11,10 +11,12 @@ from typing import Literal, Self
 import msgspec
 from msgspec.structs import replace
 
+from hibernaut.engine.asking import answers_of
 from hibernaut.engine.auditing import audit
 from hibernaut.engine.dispatcher import UNKNOWN_EFFECT
 from hibernaut.engine.remote import LOST
 from hibernaut.errors import ConfigurationError, HibernautError, StoreBusy
+from hibernaut.kernel.commit import Effect
 from hibernaut.kernel.head import Head
 from hibernaut.kernel.receipt import decode_receipt
 from hibernaut.messages.items import Item, decode_page
@@ -245,6 +247,7 @@ class _Stalling:
             if operation == self._place.operation:
                 self.reached.set()
                 self.may_go_on.wait()
+                life.faulty.stood_still()
                 life.clock.advance(max(0, self.world.now + 2 * DEAD_AFTER - life.clock.now()))
 
         plan = FaultPlan(after=self._place.after, on_operation=reach)
@@ -282,11 +285,17 @@ def _left_unknown(seen: Seen, world: World) -> dict[str, str]:
     sent = {row.effect.call_id: row.effect for row in seen.effects if row.state == "sent" and row.effect.call_id}
     waited_for = {call.id for call in seen.head.calls.values() if call.state in ("open", "detached")}
     return {
-        name: (LOST if effect.server else UNKNOWN_EFFECT).format(tool=effect.tool, server=effect.server)
+        name: _words_for(effect, seen)
         for name, effect in sent.items()
         if effect.kind == "invoke" and name in waited_for and effect.tool not in repeatable
         if f"result:{name}" not in answers and name not in at_work
     }
+
+
+def _words_for(effect: Effect, seen: Seen) -> str:
+    if effect.server:
+        return LOST.format(tool=effect.tool, server=effect.server)
+    return UNKNOWN_EFFECT.format(tool=effect.tool) + answers_of(seen.head, effect.call_id)
 
 
 # Stores

@@ -160,6 +160,8 @@ def _differences(course: Course, plain: Course) -> Iterator[Divergence]:
 
 def _difference(name: str, seen: Seen, plain: Seen, unknown: dict[str, str], *, exact: bool) -> Iterator[Divergence]:
     expected, items = [_expected(item, unknown) for item in _flat(plain)], _flat(seen)
+    if unknown:
+        expected, items = _before_unknown(expected, unknown), _before_unknown(items, unknown)
     if items != expected:
         place = next((n for n, pair in enumerate(zip(items, expected, strict=False)) if pair[0] != pair[1]), None)
         place = min(len(items), len(expected)) if place is None else place
@@ -183,6 +185,21 @@ def _difference(name: str, seen: Seen, plain: Seen, unknown: dict[str, str], *, 
         yield _differ("receipts", f"the receipts of {name}", len(others), len(written))
     if [len(page) for page in pages_of(seen)] != [len(page) for page in pages_of(plain)]:
         yield Divergence("receipts", f"the commits of {name} have other sizes")
+
+
+def _before_unknown(items: Sequence[Item], unknown: dict[str, str]) -> list[Item]:
+    """Return what is the same whatever a model makes of a result that is unknown.
+
+    In the thread that is told so all up to there; in others what happened, but not in which words.
+    """
+    told = next((place for place, item in enumerate(items) if _is_unknown(item, unknown)), None)
+    return [_wordless(item) for item in items] if told is None else [*items[: told + 1]]
+
+
+def _wordless(item: Item) -> Item:
+    if isinstance(item, TextItem):
+        return replace(item, text="")
+    return replace(item, content="") if isinstance(item, EventItem) else item
 
 
 def _left(seen: Seen) -> set[str]:

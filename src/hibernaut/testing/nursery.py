@@ -108,6 +108,7 @@ def _end_here(order: Order, life: Life) -> None:
     if not order.stand_still:
         os.kill(os.getpid(), signal.SIGKILL)
     os.kill(os.getpid(), signal.SIGSTOP)
+    life.faulty.stood_still()
     life.clock.advance(max(0, life.world.again().now + order.late - life.clock.now()))
 
 

@@ -29,6 +29,10 @@ class WatchedStore(FaultyStore):
         self._began = time.monotonic()
         self._resumed = False
 
+    def stood_still(self) -> None:
+        """Hear that the process stood still, so that the time to its first commit tells nothing."""
+        self._resumed = True
+
     async def create(
         self, threads: Sequence[NewThread], messages: Sequence[InputMessage], now: int, **more: Any
     ) -> list[Outcome]:
