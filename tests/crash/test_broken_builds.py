@@ -29,9 +29,15 @@ MOST_RUNS = 40
 Break = Callable[[pytest.MonkeyPatch], None]
 
 
-def matrix(scenario: Scenario, *, ways: Sequence[Way] = ("killed",), make: Callable[[], Store] | None = None) -> Report:
+def matrix(
+    scenario: Scenario,
+    *,
+    ways: Sequence[Way] = ("killed",),
+    make: Callable[[], Store] | None = None,
+    share: int | None = None,
+) -> Report:
     kind: StoreKind = opening(make) if make is not None else "memory"
-    return asyncio.run(crash_matrix(scenario, stores=[kind], ways=ways, patience=PATIENCE))
+    return asyncio.run(crash_matrix(scenario, stores=[kind], ways=ways, share=share, seed="broken", patience=PATIENCE))
 
 
 def failing_after_a_crash(scenario: Scenario) -> Report:
