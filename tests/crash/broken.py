@@ -158,7 +158,7 @@ def repeating_what_is_uncertain(patch: pytest.MonkeyPatch) -> None:
 
 def keeping_half_turns(patch: pytest.MonkeyPatch) -> None:
     """Make history of what a broken stream had said."""
-    stream = SliceRunner._stream
+    stream = SliceRunner._plain_stream
 
     async def forgive(self: SliceRunner, *arguments: Any) -> str:
         try:
@@ -166,7 +166,7 @@ def keeping_half_turns(patch: pytest.MonkeyPatch) -> None:
         except ModelError:
             return "interrupted"
 
-    patch.setattr(SliceRunner, "_stream", forgive)
+    patch.setattr(SliceRunner, "_plain_stream", forgive)
 
 
 def ignoring_stop(patch: pytest.MonkeyPatch) -> None:

@@ -11,21 +11,14 @@ from hibernaut.testing import crash_matrix
 from tests.crash.scenarios import SCENARIOS
 from tests.crash.shares import SEED, assert_clean
 
-LEFT_BEHIND = pytest.mark.xfail(
-    reason="what comes between the last look into an inbox and the commit that closes its thread stays there for ever",
-    strict=False,
-)
 
-NAMES = [pytest.param(name, marks=LEFT_BEHIND) if name.startswith("closed-tree") else name for name in SCENARIOS]
-
-
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", SCENARIOS)
 def test_c32_an_engine_that_was_taken_for_dead_writes_nothing_when_it_goes_on(name: str) -> None:
     matrix = crash_matrix(SCENARIOS[name], stores=["sqlite"], ways=["stalled"], share=2, seed=f"{SEED} {name}")
     assert_clean(asyncio.run(matrix))
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", SCENARIOS)
 def test_c32_an_engine_that_stands_still_at_any_operation_writes_nothing_when_it_goes_on(name: str) -> None:
     assert_clean(asyncio.run(crash_matrix(SCENARIOS[name], stores=["sqlite"], ways=["stalled"])))

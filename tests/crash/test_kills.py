@@ -14,7 +14,6 @@ from hibernaut.testing.nursery import Order
 from hibernaut.testing.processes import Kill, Nursery
 from tests.crash.scenarios import SCENARIOS
 from tests.crash.shares import SEED
-from tests.crash.test_fencing import NAMES
 from tests.crash.trees import TREES
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="a dead process is known at once by /proc")
@@ -50,8 +49,7 @@ def test_a02_a33_a_kill_changes_nothing_in_a_tree_but_what_is_unknown(tmp_path: 
 
 
 def test_c32_a_process_that_stood_still_while_another_took_over_writes_nothing(tmp_path: Path) -> None:
-    names = [name for name in SCENARIOS if not name.startswith("closed-tree")]
-    kill(tmp_path, draw(f"{SEED} standing still", names, 5), 1, stand_still=True)
+    kill(tmp_path, draw(f"{SEED} standing still", list(SCENARIOS), 5), 1, stand_still=True)
 
 
 @pytest.mark.long
@@ -61,6 +59,6 @@ def test_a33_c67_a_kill_at_every_operation_changes_nothing_but_what_is_unknown(n
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", SCENARIOS)
 def test_c32_a_process_that_stands_still_at_any_operation_writes_nothing_afterwards(name: str, tmp_path: Path) -> None:
     kill(tmp_path, [name], None, stand_still=True)

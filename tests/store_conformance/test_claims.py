@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from hibernaut.messages.inputs import InputMessage
-from hibernaut.stores.protocol import CLAIM_MESSAGES, Claim, Store
+from hibernaut.stores.protocol import CLAIM_MESSAGES, Claim, Outcome, Store
 from tests.store_conformance.scenario import (
     ANNA,
     BERT,
@@ -288,17 +288,20 @@ def test_held_messages_that_are_left_wake_the_thread_once_it_is_open(open_store:
     run(open_store, scenario)
 
 
-def test_a_closed_thread_is_never_ready_whatever_its_inbox_holds(open_store: StoreFactory) -> None:
+def test_a_closed_thread_is_ready_only_for_what_reached_it_before_it_closed(open_store: StoreFactory) -> None:
     async def scenario(store: Store) -> None:
         await a_thread(store, event("m1"), user("m2"))
         await store.put([timer("m3")], START, due=START + 50)
         claim = await claim_one(store)
         await store.put([user("m4")], START)
-        await store.commit(claim, after(claim, consumed=("m2",), status="closed", continues=True))
+        await store.commit(claim, after(claim, consumed=("m2",), status="closed"))
+        assert await store.put([user("m5")], START) == [Outcome.CLOSED]
+        (claim,) = await store.claim(ANNA, START + 1_000, 10)
+        assert names(claim.messages) == ["m1", "m3", "m4"]
+        await store.commit(claim, after(claim, consumed=("m1", "m3", "m4"), status="closed"))
         assert not await is_ready(store, now=START + 1_000)
-        assert await store.claim(ANNA, START + 1_000, 10) == []
         assert await store.next_due(START) is None
-        assert names(await store.read_inbox("t")) == ["m1", "m3", "m4"]
+        assert await store.read_inbox("t") == ()
 
     run(open_store, scenario)
 

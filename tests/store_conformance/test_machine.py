@@ -78,9 +78,7 @@ class Thread(msgspec.Struct):
 
     def places(self) -> list[tuple[int, int]]:
         """When there is something to do, and in which rank, one entry for each reason."""
-        if self.status == "closed":
-            return []
-        waking = [one for one in self.inbox if self.status == "open" or one.urgency == USER]
+        waking = [one for one in self.inbox if self.status in ("open", "closed") or one.urgency == USER]
         places = [(one.due, one.due + URGENCY_PENALTY[one.urgency]) for one in waking]
         if self.continues is not None:
             places.append((self.continues, self.continues + URGENCY_PENALTY[RESULT]))

@@ -143,8 +143,8 @@ class Engine:
 
         Of what they left at most so many effects, 0 for all; tells whether these were all.
         """
-        await self.store.beat(self.owner, self.clock.now())
-        await save_counts(self.store, self._metrics)
+        # Together, so that a store can write them in one go.
+        await asyncio.gather(self.store.beat(self.owner, self.clock.now()), save_counts(self.store, self._metrics))
         while self._unreleased:
             claim, not_before = self._unreleased[-1]
             await self.store.release(claim, not_before)

@@ -71,8 +71,7 @@ NOT_HERE = "{tool} cannot be used here: this engine keeps nothing between messag
 FAILED_CALL = "tool_error"
 """What a span says of a call that ended in an error, whatever error that was."""
 
-UNTRACED: AbstractContextManager[None] = nullcontext()
-"""The span of what is not traced."""
+_UNTRACED: AbstractContextManager[None] = nullcontext()
 
 Ending = Callable[[], Awaitable[object]]
 """Writes down how a call ended. Doing it twice is as good as once."""
@@ -332,7 +331,7 @@ class Dispatcher:
                 await self._end_in_time(tool, work, ending)
 
     def _traced(self, work: Work, *, repeated: bool) -> "AbstractContextManager[Traced | None]":
-        return UNTRACED if self._traces is None else self._traces.tool(work, repeated=repeated)
+        return _UNTRACED if self._traces is None else self._traces.tool(work, repeated=repeated)
 
     async def _perform_there(self, work: Work, *, started: bool) -> None:
         """Perform what is owed to a tool server."""

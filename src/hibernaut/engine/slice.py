@@ -2,8 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import AbstractContextManager, suppress
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from hibernaut.clock import Clock
 from hibernaut.engine.compacting import Asking, Compactor, fit_sizes, pressure_on
 from hibernaut.engine.counting import count_round, due_since
-from hibernaut.engine.dispatcher import UNTRACED, Dispatcher
+from hibernaut.engine.dispatcher import Dispatcher
 from hibernaut.engine.images import fit_images
 from hibernaut.engine.launches import Launch, Launches
 from hibernaut.engine.live import LiveFeed, LiveTurn
@@ -44,7 +44,7 @@ from hibernaut.version import build
 
 if TYPE_CHECKING:
     from hibernaut.engine.toolsets import Toolsets
-    from hibernaut.engine.traces import Traced, Traces
+    from hibernaut.engine.traces import Traces
 
 logger = logging.getLogger(__name__)
 
@@ -90,6 +90,8 @@ class SliceRunner:
         self._store = store
         self._metrics = metrics or Metrics()
         self._traces = traces
+        self._stream = self._plain_stream if traces is None else self._traced_stream
+        """Reads a stream into the pieces of a live turn; returns why it was stopped, "" if it was not."""
         self._toolsets = toolsets
         self._launches = launches
         self._models = models
@@ -392,7 +394,23 @@ class SliceRunner:
             raise ConfigurationError(f"{model!r} is no model: it needs an `info` (a ModelInfo) and a method `stream`")
         return _Chosen(name, model, info)
 
-    async def _stream(
+    async def _traced_stream(
+        self,
+        model: Model,
+        request: ModelRequest,
+        live: LiveTurn,
+        draft: Draft,
+        streaming: Callable[[str], None] | None,
+    ) -> str:
+        """Do the same as `_plain_stream`, in a span."""
+        if self._traces is None:
+            return await self._plain_stream(model, request, live, draft, streaming)
+        with self._traces.completion(request, model.info) as span:
+            reason = await self._plain_stream(model, request, live, draft, streaming)
+            span.finish(live.pieces, reason)
+            return reason
+
+    async def _plain_stream(  # noqa: C901, PLR0912  # in two parts it would cost every slice a coroutine more
         self,
         model: Model,
         request: ModelRequest,
@@ -401,52 +419,42 @@ class SliceRunner:
         streaming: Callable[[str], None] | None,
     ) -> str:
         """Read the stream into `live.pieces`; return why it was stopped, "" if it was not."""
-        thread_id = live.thread_id
-        stream = self.streams[thread_id] = LiveStream(live.pieces, draft.now, draft.dispositions)
-        with self._completion_span(request, model) as span:
-            whole = False
-            pieces: AsyncGenerator[StreamPiece, None] | None = None
-            try:
-                pieces = model.stream(request)
-                if streaming is not None:
-                    streaming(thread_id)
-                await self._receive(pieces, live, stream)
-                whole = not stream.reason
-            except asyncio.CancelledError as error:
-                if not stream.was_stopped():
-                    if is_asked_to_end():
-                        raise
-                    raise ConnectionLost("the provider cancelled the stream") from error
-            except TimeoutError as error:
-                raise ConnectionLost(f"the provider gave up: {str(error) or 'it took too long'}") from error
-            except ModelError:
-                raise
-            except Exception as error:
-                # A model is a stranger too: what its code raises parks its thread, with the words of the error.
-                logger.exception("the model of thread %s failed", thread_id)
-                raise ModelDefect(f"{type(error).__name__}: {error}") from error
-            finally:
-                del self.streams[thread_id]
-                if not whole:
-                    await let_go(pieces)
-            stream.was_stopped()
-            if span is not None:
-                span.finish(live.pieces, stream.reason)
+        thread_id, feed, received = live.thread_id, self._feed, live.pieces
+        stream = self.streams[thread_id] = LiveStream(received, draft.now, draft.dispositions)
+        whole = False
+        pieces: AsyncIterator[StreamPiece] | None = None
+        try:
+            pieces = model.stream(request)
+            if streaming is not None:
+                streaming(thread_id)
+            async for piece in pieces:
+                if not received and live.since:
+                    self._metrics.first_piece.observe(self._clock.now() - live.since)
+                received.append(piece)
+                if feed.observers:
+                    feed.moved(thread_id)
+                if stream.reason:  # the provider swallowed the cancellation and goes on
+                    break
+            whole = not stream.reason
+        except asyncio.CancelledError as error:
+            if not stream.was_stopped():
+                if is_asked_to_end():
+                    raise
+                raise ConnectionLost("the provider cancelled the stream") from error
+        except TimeoutError as error:
+            raise ConnectionLost(f"the provider gave up: {str(error) or 'it took too long'}") from error
+        except ModelError:
+            raise
+        except Exception as error:
+            # A model is a stranger too: what its code raises parks its thread, with the words of the error.
+            logger.exception("the model of thread %s failed", thread_id)
+            raise ModelDefect(f"{type(error).__name__}: {error}") from error
+        finally:
+            del self.streams[thread_id]
+            if not whole:
+                await let_go(pieces)
+        stream.was_stopped()
         return stream.reason
-
-    def _completion_span(self, request: ModelRequest, model: Model) -> "AbstractContextManager[Traced | None]":
-        return UNTRACED if self._traces is None else self._traces.completion(request, model.info)
-
-    async def _receive(self, pieces: AsyncGenerator[StreamPiece, None], live: LiveTurn, stream: LiveStream) -> None:
-        feed, received = self._feed, live.pieces
-        async for piece in pieces:
-            if not received and live.since:
-                self._metrics.first_piece.observe(self._clock.now() - live.since)
-            received.append(piece)
-            if feed.observers:
-                feed.moved(live.thread_id)
-            if stream.reason:  # the provider swallowed the cancellation and goes on
-                break
 
 
 def _give_up(

@@ -37,6 +37,7 @@ from hibernaut.stores.memory_moves import MemoryMoves
 from hibernaut.stores.memory_threads import Letter, Thread, Wake, delivered
 from hibernaut.stores.owners import certainly_gone, process_name
 from hibernaut.stores.protocol import (
+    AWAKE,
     DEAD_AFTER,
     MOST_WAITING,
     URGENCY_PENALTY,
@@ -460,10 +461,10 @@ class MemoryStore(MemoryBeside, MemoryMoves):
             self._withdraw(thread)
         if thread.inbox is None and thread.continues is None:
             return
-        if thread.status == "closed" or not (thread.owner is None or thread.owner.silent):
+        if not (thread.owner is None or thread.owner.silent):
             return
         if isinstance(thread.inbox, LongInbox):
-            places = thread.inbox.first_of_each(is_open=thread.status == "open")
+            places = thread.inbox.first_of_each(is_open=thread.status in AWAKE)
         else:
             places = [(letter.due, letter.urgency) for letter in thread.inbox or () if thread.is_woken_by(letter)]
         if thread.continues is not None:

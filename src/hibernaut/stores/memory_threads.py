@@ -8,6 +8,7 @@ from hibernaut.kernel.head import Status
 from hibernaut.messages.inputs import USER, Delivered, InputMessage
 from hibernaut.stores.letters import LongInbox
 from hibernaut.stores.memory_engines import FROZEN, Engine
+from hibernaut.stores.protocol import AWAKE
 
 
 class Letter(msgspec.Struct, gc=False, eq=False):
@@ -58,12 +59,12 @@ class Thread(msgspec.Struct, gc=False, eq=False):
 
     def is_woken_by(self, letter: Letter) -> bool:
         """Tell whether a message gives the thread something to do, as it stands now."""
-        return self.owner is not FROZEN and (self.status == "open" or letter.urgency == USER)
+        return self.owner is not FROZEN and (self.status in AWAKE or letter.urgency == USER)
 
     def hand_over(self, now: int) -> tuple[Delivered, ...]:
         """Return what a claim gives. A short inbox never holds too many for one."""
         if isinstance(self.inbox, LongInbox):
-            return delivered(self.inbox.hand_over(now, is_open=self.status == "open"))
+            return delivered(self.inbox.hand_over(now, is_open=self.status in AWAKE))
         return delivered(letter for letter in self.inbox or () if letter.due <= now or letter.deferred)
 
 

@@ -4,14 +4,14 @@ The store is the queue. The truth about what is ready lies in its rows: inboxes 
 token per thread. Every method is one transaction: when it returns, what it did is durable and visible to all
 processes; when it raises, nothing of it happened. Methods may be called from any task at any time.
 
-A thread is *ready* when it is not claimed by a living engine, is neither frozen nor closed, and either has a due
-message that its status lets wake it (all for `open`; only user text and commands, urgency `USER`, for `stopped` and
-`parked`) or its last commit said that it `continues`.
+A thread is *ready* when it is not claimed by a living engine, is not frozen, and either has a due message that its
+status lets wake it (all for `open` and `closed`; only user text and commands, urgency `USER`, for `stopped` and
+`parked`) or its last commit said that it `continues`. A closed one takes no messages any more.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Final, Literal, Protocol
 
 import msgspec
 
@@ -22,6 +22,12 @@ from hibernaut.messages.inputs import Delivered, InputMessage
 
 if TYPE_CHECKING:
     from hibernaut.stores.archive import Record
+
+AWAKE: Final[tuple[Status, ...]] = ("open", "closed")
+"""Statuses in which every message wakes a thread; in others only what people say does.
+
+A closed thread takes nothing in, but what reached it just before it closed has still to be told so.
+"""
 
 URGENCY_PENALTY = (0, 250, 1_000, 4_000)
 """Milliseconds by which each class of urgency (user, result, event, upkeep) is treated as if it had come later.

@@ -16,11 +16,22 @@ from hibernaut.kernel.commit import Blob, NewThread, SliceCommit
 from hibernaut.kernel.head import Status
 from hibernaut.messages.inputs import EVENT, RESULT, USER
 from hibernaut.stores.owners import certainly_gone, process_name
-from hibernaut.stores.protocol import CLAIM_MESSAGES, DEAD_AFTER, MOST_WAITING, URGENCY_PENALTY, Claim, Outcome, Owner
+from hibernaut.stores.protocol import (
+    AWAKE,
+    CLAIM_MESSAGES,
+    DEAD_AFTER,
+    MOST_WAITING,
+    URGENCY_PENALTY,
+    Claim,
+    Outcome,
+    Owner,
+)
 from hibernaut.stores.sqlite.transaction import Transaction
 
 STATUSES: tuple[Status, ...] = ("open", "stopped", "parked", "closed")
-OPEN, CLOSED = STATUSES.index("open"), STATUSES.index("closed")
+CLOSED = STATUSES.index("closed")
+WAKEFUL = tuple(STATUSES.index(status) for status in AWAKE)
+"""Statuses in which every message wakes a thread."""
 
 QUEUE, HELD_BACK, FROZEN = 0, -1, -2
 """The lanes that are no engine's. Whoever knows nothing of frozen threads leaves them alone, too."""
@@ -153,7 +164,7 @@ def _deliver(tx: Transaction, letter: Letter, tenant: str | None, *, sent: bool 
         return Outcome.DUPLICATE
     its_rank = due + URGENCY_PENALTY[urgency]
     tx.run("add_message", (place, due, its_rank, urgency, accepted, message_id, body))
-    if lane == FROZEN or (status != OPEN and urgency):
+    if lane == FROZEN or (status not in WAKEFUL and urgency):
         return Outcome.HELD
     tx.hints.append((thread_id, urgency))
     if lane == HELD_BACK:  # its rank is the moment at which it comes back
@@ -254,7 +265,7 @@ def _due_messages(tx: Transaction, thread: int, status: int, now: int) -> list[S
     rows = {*tx.rows("near_places", (thread, now)), *tx.rows("far_deferred_places", (thread, CLAIM_MESSAGES))}
     for urgency in range(len(URGENCY_PENALTY)):
         rows.update(tx.rows("far_due_places", (thread, urgency, now, CLAIM_MESSAGES)))
-    waking = [place for place, due, urgency in rows if due <= now and (status == OPEN or urgency == USER)]
+    waking = [place for place, due, urgency in rows if due <= now and (status in WAKEFUL or urgency == USER)]
     chosen = sorted(waking)[:CLAIM_MESSAGES]
     chosen += sorted({place for place, *_ in rows}.difference(waking))[: CLAIM_MESSAGES - len(chosen)]
     return tx.rows("messages_at", (apsw.carray(array("q", chosen)),)) if chosen else []
@@ -349,13 +360,11 @@ def _lane(wake: int | None) -> int | None:
 
 def _moments(tx: Transaction, thread: int, status: int, continues: int | None) -> tuple[int | None, int | None, int]:
     """Return rank and wake of a thread (None when it has nothing to do), and how urgent it is."""
-    if status == CLOSED:
-        return None, None, RESULT
     found = tx.rows("moments", (thread, FIRST_PLACES + 1))
     if len(found) > FIRST_PLACES:  # then all that follow stand beyond the first places
         for level in range(len(URGENCY_PENALTY)):
             found += tx.rows("far_moments", (thread, level))
-    if status != OPEN:
+    if status not in WAKEFUL:
         found = [row for row in found if row[2] == USER]
     if continues is not None:
         found.append((continues, continues + URGENCY_PENALTY[RESULT], RESULT))
