@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from typing import Any
 
 from hibernaut.kernel.limits import ThreadOptions
+from hibernaut.kernel.outside import unfenced
 from hibernaut.messages.items import CallItem, Item, ResultItem, UserItem
 from hibernaut.messages.parts import plain_text
 from hibernaut.models.errors import ConnectionLost
@@ -98,7 +99,8 @@ async def _answer(life: Life, request: ModelRequest) -> Playable:
     if chore == "stutter":
         seen = await life.look()
         return say(f"Done: {chore}.") if seen.notices("retry") else fail(ConnectionLost("reset"), "Half a tu")
-    heard = [plain_text(item.content) for item in since if isinstance(item, ResultItem)]  # an event is one, too
+    # An event is a result, too, between two lines that say where it comes from.
+    heard = [unfenced(plain_text(item.content)) for item in since if isinstance(item, ResultItem)]
     if not heard:
         return CHORES[chore]()
     if chore == "follow" and heard[-1] != f"event {EVENTS}":
