@@ -40,7 +40,7 @@ def without_receipts() -> Iterator[None]:
         self.dispositions.append((arrived.message_id, disposition))
 
     with (
-        patch.object(sealing, "Receipt", lambda **_: None),
+        patch.object(sealing, "Receipt", lambda *_: None),
         patch.object(sealing, "encode_receipt", lambda _: b""),
         patch.object(sealing, "sha256", lambda *_: b""),
         patch.object(sealing, "next_history", lambda before, _: before),

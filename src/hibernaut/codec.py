@@ -14,6 +14,7 @@ from hibernaut.errors import StoreCorrupt
 T = TypeVar("T")
 
 _encoder = msgspec.msgpack.Encoder()
+_sha256 = hashlib.sha256
 
 pack = _encoder.encode
 """Write one value as msgpack bytes."""
@@ -21,7 +22,7 @@ pack = _encoder.encode
 
 def sha256(*pieces: bytes) -> bytes:
     """Return the SHA-256 of the pieces, one after the other."""
-    return hashlib.sha256(b"".join(pieces)).digest()
+    return _sha256(pieces[0] if len(pieces) == 1 else b"".join(pieces)).digest()
 
 
 def unpack(data: bytes, decoder: "msgspec.msgpack.Decoder[T]", what: str) -> T:

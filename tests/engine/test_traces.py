@@ -69,7 +69,7 @@ def linked(span: ReadableSpan) -> list[tuple[tuple[int, int], Any]]:
 @tool
 async def build(commit: str) -> str:
     """Build a commit."""
-    if commit == "bad":
+    if commit == "rotten":
         raise ValueError("it is broken")
     trace.get_tracer("the tool's own", tracer_provider=_own[-1]).start_span("compile").end()
     return "built"
@@ -188,7 +188,7 @@ def test_what_fails_is_said_by_its_kind_and_nothing_of_what_was_said() -> None:
     recorder, clock = Recorder(), ManualClock()
 
     async def scenario() -> None:
-        script = [fail(Overloaded("come back later")), call("build", commit="bad"), say("I see.")]
+        script = [fail(Overloaded("come back later")), call("build", commit="rotten"), say("I see.")]
         async with system(script, build, clock=clock, tracer_provider=recorder.provider) as it:
             await it.send("t", "Hello, secret")
             while not recorder.spans(named="execute_tool"):
@@ -202,7 +202,7 @@ def test_what_fails_is_said_by_its_kind_and_nothing_of_what_was_said() -> None:
     ran = recorder.only("execute_tool")
     assert (ran.status.status_code, said(ran)["error.type"]) == (StatusCode.ERROR, "tool_error")
     told = "".join(span.to_json() for span in recorder.spans())
-    assert not any(word in told for word in ("secret", "broken", "later", "I see", "bad"))
+    assert not any(word in told for word in ("secret", "broken", "later", "I see", "rotten"))
 
 
 def test_calls_that_are_deferred_or_posted_to_a_server_end_when_they_are_handed_over() -> None:

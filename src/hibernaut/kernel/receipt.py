@@ -5,6 +5,7 @@ changed or left out unseen, and the digest of the history after it, so no page c
 """
 
 from enum import IntEnum
+from typing import Final
 
 import msgspec
 
@@ -88,14 +89,17 @@ class Receipt(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 _decoder = decoder_of(Receipt)
 
-_REQUIRED = len(Receipt.__struct_fields__) - len(Receipt.__struct_defaults__)
+_DEFAULTS: Final[tuple[object, ...]] = Receipt.__struct_defaults__
+_REQUIRED: Final = len(Receipt.__struct_fields__) - len(_DEFAULTS)
 
 
 def encode_receipt(receipt: Receipt) -> bytes:
     """Write a receipt; the fields at its end that have their defaults are left out."""
     values = msgspec.structs.astuple(receipt)
     last = len(values)
-    while last > _REQUIRED and values[last - 1] == Receipt.__struct_defaults__[last - 1 - _REQUIRED]:
+    for default in reversed(_DEFAULTS):
+        if values[last - 1] != default:
+            break
         last -= 1
     return pack(values[:last])
 

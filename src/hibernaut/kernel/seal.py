@@ -51,29 +51,37 @@ def seal(
     tools = asked.tools if asked.tools != head.tools else b""
     if tools:
         head.tools = tools
+    first, took = head.version == 1, now - started
+    inputs, calls, settled = tuple(draft.dispositions), tuple(draft.calls), tuple(draft.settled)
+    owes = _owes(draft) if draft.effects else ()
+    config = head.config if first else b""
+    authority = head.authority if first or draft.reauthorized else b""
+    provenance = _provenance(draft) if draft.provenance else ()
+    edited = tuple(draft.edits.digests)
+    # In the order of its fields: by their names it would take four times as long, and every slice makes one.
     receipt = encode_receipt(
         Receipt(
-            version=head.version,
-            previous=head.receipts,
-            history=head.history,
-            inputs=tuple(draft.dispositions),
-            turn=asked.turn,
-            calls=tuple(draft.calls),
-            owes=_owes(draft) if draft.effects else (),
-            settled=tuple(draft.settled),
-            usage=asked.usage,
-            model=asked.model,
-            shown=asked.shown,
-            attempt=asked.attempt,
-            failures=head.attempts,
-            started=started,
-            took=now - started,
-            tools=tools,
-            config=head.config if head.version == 1 else b"",
-            build=build if build != known_build else "",
-            authority=head.authority if draft.reauthorized or head.version == 1 else b"",
-            provenance=_provenance(draft) if draft.provenance else (),
-            edited=tuple(draft.edits.digests),
+            head.version,
+            head.receipts,
+            head.history,
+            inputs,
+            asked.turn,
+            calls,
+            owes,
+            settled,
+            asked.usage,
+            asked.model,
+            asked.shown,
+            asked.attempt,
+            head.attempts,
+            started,
+            took,
+            tools,
+            config,
+            "" if build == known_build else build,
+            authority,
+            provenance,
+            edited,
         )
     )
     head.receipts = sha256(receipt)
@@ -91,7 +99,7 @@ def seal(
         spawned=tuple(draft.spawned),
         outgoing=tuple(draft.outgoing),
         effects=tuple(draft.effects),
-        settled=tuple(draft.settled),
+        settled=settled,
         blobs=tuple(draft.blobs),
         asking=sum(question.answer < 0 for question in head.questions.values()) if head.questions else 0,
         continues=head.owes and head.status == "open" and not head.turn and not head.attempts,
