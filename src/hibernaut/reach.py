@@ -149,7 +149,8 @@ async def reach(
         return await _has_open_calls(store, name, clock.now())
 
     connections = await stack.enter_async_context(Connections(servers, clock, busy=busy))
-    return Remote(connections, public, keys, moved)
+    asking = {name: server.headers_for for name, server in servers.items() if server.headers_for is not None}
+    return Remote(connections, public, keys, moved, asking)
 
 
 async def _listen(

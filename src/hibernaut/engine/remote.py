@@ -27,6 +27,7 @@ from hibernaut.rap.limits import CALL_TOKEN_LIFE
 from hibernaut.rap.manifest import RemoteTool, Toolset
 from hibernaut.rap.replies import NoAnswer, Reply
 from hibernaut.rap.requests import AskStatus, CloseThread, Invocation, Selected
+from hibernaut.rap.servers import headers_for
 from hibernaut.stores.protocol import EffectRow, Store
 from hibernaut.tools.tokens import KINDS, Grant, sign
 
@@ -107,6 +108,7 @@ class RemoteCalls:
         self._public = remote.public
         self._keys = remote.keys
         self._moved = remote.moved
+        self._headers_for = remote.headers_for
         self._toolsets = toolsets
         self._store = store
         self._clock = clock
@@ -177,7 +179,7 @@ class RemoteCalls:
     async def _try(self, work: Work, toolset: Toolset) -> _Tried:
         effect = work.effect
         try:
-            reply = await self._servers.invoke(effect.server, self._invocation(work), headers(effect), toolset.endpoint)
+            reply = await self._invoke(work, toolset.endpoint)
         except NoAnswer as error:
             return _Tried("again", str(error), reached=error.reached, unheard=error.reached)
         except HibernautError as error:
@@ -207,6 +209,14 @@ class RemoteCalls:
             await self._retry(self._end, effect, work.thread_id, text)
         else:
             await self._refuse(effect, work.thread_id, text)
+
+    async def _invoke(self, work: Work, endpoint: str) -> Reply:
+        """Post a call once, with what says whose it is."""
+        effect = work.effect
+        sent = headers(effect)
+        if (lookup := self._headers_for.get(effect.server)) is not None:
+            sent = {**await headers_for(effect.server, lookup, work.tenant, work.user), **sent}
+        return await self._servers.invoke(effect.server, self._invocation(work), sent, endpoint)
 
     def _invocation(self, work: Work) -> Invocation:
         effect = work.effect
@@ -355,7 +365,7 @@ class RemoteCalls:
         if toolset is None or not toolset.idempotency_keys:
             return True
         try:
-            reply = await self._servers.invoke(effect.server, self._invocation(work), headers(effect), toolset.endpoint)
+            reply = await self._invoke(work, toolset.endpoint)
         except HibernautError as error:
             logger.warning("%s does not know the new address of callbacks yet: %s", effect.server, error)
             return False

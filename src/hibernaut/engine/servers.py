@@ -1,5 +1,6 @@
 """What an engine is given of tool servers. What works with it is loaded only where there are any."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -7,6 +8,7 @@ import msgspec
 from hibernaut.tools.tokens import KeyRing
 
 if TYPE_CHECKING:
+    from hibernaut.rap.servers import HeadersFor
     from hibernaut.rap.tool_servers import ToolServers
 
 
@@ -29,3 +31,5 @@ class Remote(msgspec.Struct, frozen=True):
     """What signs their tokens."""
     moved: bool = False
     """Calls that are open were told another address."""
+    headers_for: "Mapping[str, HeadersFor]" = {}
+    """What says who asks, of the servers of which it depends on whose call it is."""

@@ -1,14 +1,15 @@
 """Which tool servers there are, how they are reached, and what they are allowed."""
 
+import logging
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 import msgspec
 
-from hibernaut.credentials import check_credential, is_named
+from hibernaut.credentials import check_credential, credential, is_named
 from hibernaut.errors import ConfigurationError, MalformedInput
 from hibernaut.messages.text import shorten
 from hibernaut.rap.limits import ANSWER_WITHIN, CONNECT_WITHIN, LONGEST_ADDRESS, LONGEST_NAME
@@ -17,6 +18,8 @@ from hibernaut.rap.wire import check_address
 
 if TYPE_CHECKING:
     import httpx2
+
+logger = logging.getLogger(__name__)
 
 IDLE: Final = 300_000
 """Milliseconds after which a process that nobody needs is stopped."""
@@ -45,6 +48,10 @@ _SECRET_HEADERS: Final = frozenset({"authorization", "cookie", "proxy-authorizat
 _TOKEN: Final = frozenset("!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyz")
 
 
+HeadersFor = Callable[[str, str], Mapping[str, str] | Awaitable[Mapping[str, str]]]
+"""Returns the headers that say who asks, for a tenant and a user of it."""
+
+
 class RemoteServer(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults=True):
     """A tool server: either one that runs somewhere, by its base URL, or a command that starts one on this machine.
 
@@ -55,6 +62,8 @@ class RemoteServer(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults
             name of the program, or of the script or module that an interpreter runs.
         auth: how requests are authorized, see `hibernaut.auth`. Needs https, unless the server is on this machine.
         headers: sent with every request. A value `env:NAME` is read from the environment when a request is made.
+        headers_for: called with the tenant and the user of the thread that makes a call, when the call is posted; what
+            it returns is sent besides and kept nowhere. So everybody's calls have their own credentials.
         connect_within, answer_within: milliseconds.
         trust_endpoint: the server may lead calls, and the credentials with them, to another origin, also to one
             inside this machine or network.
@@ -71,6 +80,7 @@ class RemoteServer(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults
     name: str = ""
     auth: "httpx2.Auth | None" = None
     headers: Mapping[str, str] = {}
+    headers_for: HeadersFor | None = None
     connect_within: int = CONNECT_WITHIN
     answer_within: int = ANSWER_WITHIN
     trust_endpoint: bool = False
@@ -93,7 +103,7 @@ class RemoteServer(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults
             )
         _set(self, "headers", dict(self.headers))
         _set(self, "env", dict(self.env))
-        _check_headers(self)
+        _check_headers(self.name, self.headers)
         _check_privacy(self)
         _check_kind(self)
         for what in ("connect_within", "answer_within", "idle"):
@@ -107,7 +117,7 @@ class RemoteServer(msgspec.Struct, frozen=True, kw_only=True, repr_omit_defaults
     @property
     def has_credentials(self) -> bool:
         """Whether requests say who asks."""
-        return self.auth is not None or bool(self.headers)
+        return self.auth is not None or bool(self.headers) or self.headers_for is not None
 
 
 def remote_server(given: RemoteServer | str) -> RemoteServer:
@@ -195,20 +205,41 @@ def _host(url: str) -> str:
     return urlsplit(url).netloc
 
 
-def _check_headers(server: RemoteServer) -> None:
-    for name, value in server.headers.items():
+async def headers_for(server: str, lookup: HeadersFor, tenant: str, user: str) -> dict[str, str]:
+    """Return the headers that say who asks, for a call that is posted now.
+
+    Raises:
+        ConfigurationError: they cannot be had, or cannot be headers.
+    """
+    try:
+        found = lookup(tenant, user)
+        given = dict(found if isinstance(found, Mapping) else await found)
+    except Exception as error:
+        # A lookup is the program's own code; what it says of credentials is for its log, and not for a model.
+        logger.exception("tool server %s: the credentials of user %r (tenant %r) cannot be had", server, user, tenant)
+        raise ConfigurationError(
+            f"tool server {server!r}: the credentials of user {user!r} cannot be had: {type(error).__name__}"
+        ) from error
+    _check_headers(server, given)
+    return {name: credential(f"tool server {server!r}: the header {name}", value) for name, value in given.items()}
+
+
+def _check_headers(server: str, headers: Mapping[str, str]) -> None:
+    for name, value in headers.items():
         if not name or not set(name.lower()) <= _TOKEN:
-            raise ConfigurationError(f"tool server {server.name!r}: {name!r} cannot be the name of a header")
+            raise ConfigurationError(f"tool server {server!r}: {name!r} cannot be the name of a header")
         if name.lower() in _OWN_HEADERS:
-            raise ConfigurationError(f"tool server {server.name!r}: the header {name} is set by the runtime")
-        check_credential(f"tool server {server.name!r}: the header {name}", value)
-    if len({name.lower() for name in server.headers}) < len(server.headers):
-        raise ConfigurationError(f"tool server {server.name!r}: a header is there twice")
+            raise ConfigurationError(f"tool server {server!r}: the header {name} is set by the runtime")
+        check_credential(f"tool server {server!r}: the header {name}", value)
+    if len({name.lower() for name in headers}) < len(headers):
+        raise ConfigurationError(f"tool server {server!r}: a header is there twice")
 
 
 def _check_privacy(server: RemoteServer) -> None:
-    private = server.auth is not None or any(
-        is_named(value) or name.lower() in _SECRET_HEADERS for name, value in server.headers.items()
+    private = (
+        server.auth is not None
+        or server.headers_for is not None
+        or any(is_named(value) or name.lower() in _SECRET_HEADERS for name, value in server.headers.items())
     )
     parts = urlsplit(server.url)
     if private and parts.scheme == "http" and not is_loopback_host(parts.hostname or ""):
