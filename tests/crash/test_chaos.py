@@ -30,6 +30,12 @@ def test_a33_c67_nothing_is_other_after_chaos_with_real_kills() -> None:
     assert min(report.runs, report.kills + report.stalls, report.forged) > 0
 
 
+@linux
+def test_events_of_a_tool_server_are_heard_in_chaos() -> None:
+    report = asyncio.run(chaos(chores, seed="landed", run=1, processes=True))  # in it something is followed
+    assert (report.divergences, report.runs) == ([], 1), report.table()
+
+
 def test_a_run_is_repeated_by_its_number() -> None:
     told = [asyncio.run(chaos(chores_at_home, seed=SEED, run=3)) for _ in range(2)]
     assert [(report.runs, report.inputs) for report in told] == [(1, told[0].inputs)] * 2
