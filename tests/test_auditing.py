@@ -5,9 +5,11 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
+from hibernaut.codec import sha256
 from hibernaut.engine.audit_all import BATCH, Tally, audit_batch, batches
 from hibernaut.engine.auditing import audit
 from hibernaut.errors import UnknownThread, VerificationFailed
+from hibernaut.kernel.commit import Blob
 from hibernaut.kernel.head import decode_head, encode_head
 from hibernaut.messages.items import UserItem
 from hibernaut.messages.parts import plain_text
@@ -113,7 +115,14 @@ def test_a_head_that_cannot_be_read_and_one_of_another_history_are_named() -> No
             await it.wait_idle()
             row = await it.row("t")
             head = decode_head(row.head).head
-            for forged in (b"\xc1", encode_head(replace(head, history=bytes(32)))):
+            other = Blob(sha256(b"another"), b"another")
+            await store.put([], 0, blobs=[other])
+            heads = [
+                replace(head, history=bytes(32)),
+                replace(head, authority=other.digest),
+                replace(head, config=b"?"),
+            ]
+            for forged in (b"\xc1", *map(encode_head, heads)):
                 with pytest.raises(VerificationFailed) as caught:
                     await audit(store, replace(row, head=forged))
                 assert caught.value.kind == "head"

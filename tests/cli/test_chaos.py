@@ -34,7 +34,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_the_last_line_is_the_verdict_and_the_exit_code_says_the_same(folder: Path) -> None:
-    code, output, errors = done(folder, "chaos", "--seed", "7", "--minutes", "0.01", "--agent", "agent.py:sound")
+    code, output, errors = done(folder, "chaos", "--seed", "7", "--minutes", "0.001", "--agent", "agent.py:sound")
     lines = output.splitlines()
     assert (code, errors) == (0, "")
     assert lines[0].split()[0] == "runs"
@@ -56,3 +56,18 @@ def test_an_agent_that_is_not_there_is_refused(folder: Path) -> None:
     code, output, errors = done(folder, "chaos", "--agent", "agent.py:nobody")
     assert (code, output) == (2, "")
     assert "has no 'nobody'" in errors
+
+
+@pytest.mark.parametrize(
+    "words, problem",
+    [
+        (("--agent", "agent.py:__doc__"), "it must be a function that takes a Life and returns a Play"),
+        (("--agent", "agent.py"), "names no scenario"),
+        (("--minutes", "nan"), "it must be at least 0"),
+    ],
+)
+def test_what_cannot_be_run_is_refused_at_once(folder: Path, words: tuple[str, ...], problem: str) -> None:
+    code, output, errors = done(folder, "chaos", *words)
+    assert (code, output) == (2, "")
+    assert problem in errors
+    assert "Traceback" not in errors

@@ -127,6 +127,8 @@ def test_of_very_much_work_it_tells_a_part_and_counts_the_rest(
         (("--inbox-only", "--store", "agents.db", "--listen", "nowhere"), "'nowhere' is no address to listen at"),
         (("--inbox-only", "--store", "agents.db", "--public", "agents.example"), "not an http or https address"),
         (("--local", "--store", "agents.db", "--server", "https://a.example", "--listen", "0.0.0.0:0"), "`public`"),
+        (("--local", "--store", "agents.db", "--metrics", "99999"), "99999 is no port"),
+        (("--local", "--store", "agents.db", "--metrics", "here"), "'here' is no address to listen at"),
         (("--local", "--store", ":memory:"), "serve needs a file"),
         (("--local",), "--store"),
         (("--local", "--store", "agents.db", "--max-slices", "0"), "--max-slices"),

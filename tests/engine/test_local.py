@@ -7,6 +7,7 @@ import pytest
 
 from hibernaut.engine.images import PLACEHOLDER
 from hibernaut.engine.streams import STALLED_AFTER
+from hibernaut.errors import ConfigurationError
 from hibernaut.kernel.limits import ThreadOptions
 from hibernaut.messages.events import Usage
 from hibernaut.messages.items import ReasoningItem, UserItem
@@ -238,6 +239,22 @@ def test_a_model_with_a_defect_hurts_no_other_thread_and_parks_its_own(error: Ex
             assert state.status == "parked"
             await good.send("And again")
             await until_told(good, "user: And again", "says: Fine.")
+
+    run(scenario)
+
+
+def test_a_model_that_lacks_its_key_parks_its_thread_with_what_to_do_and_is_called_no_defect() -> None:
+    def answer(request: ModelRequest) -> ScriptedTurn:
+        raise ConfigurationError("there is no key; set SOME_KEY")
+
+    async def scenario() -> None:
+        async with system(answer) as it:
+            agent = await it.launch()
+            await agent.send("Hello")
+            state = await agent.wait_idle()
+            assert state.status == "parked"
+            assert "there is no key; set SOME_KEY" in state.reason
+            assert "defect" not in state.reason
 
     run(scenario)
 

@@ -182,6 +182,8 @@ def test_an_authority_is_known_by_what_it_says(one: Authority, other: Authority)
         (Authority(rules=(Rule(decision="deny"),) * 257), "at most 256 rules"),
         (Authority(calls=-1), "calls is -1"),
         (Authority(children=Authority(tokens=-1)), "tokens is -1"),
+        (Authority(dollars=float("nan")), "dollars is nan"),
+        (Authority(dollars=float("inf")), "dollars is inf"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(authority: Authority, words: str) -> None:

@@ -69,7 +69,8 @@ def test_c23_large_values_survive(tmp_path: Path) -> None:
     async def scenario(store: SqliteStore) -> None:
         big = "é" * 5_000_000
         await a_thread(store, InputMessage("m1", "t", UserText(big)))
-        blob = Blob(sha256(b"large"), b"\0\xff" * 10_000_000)
+        large = b"\0\xff" * 10_000_000
+        blob = Blob(sha256(large), large)
         await store.put([], START, blobs=[blob])
         claim = await claim_one(store)
         assert claim.messages[0].message is not None
@@ -94,6 +95,33 @@ def test_a_message_that_cannot_be_read_is_handed_over_with_the_reason(tmp_path: 
         await store.commit(claim, after(claim))
         assert await store.read_inbox("t") == ()
         other.close()
+
+    play(tmp_path, scenario)
+
+
+def test_what_is_kept_by_its_digest_and_was_altered_is_not_returned(tmp_path: Path) -> None:
+    async def scenario(store: SqliteStore) -> None:
+        digest = sha256(b"whole")
+        await store.put([], START, blobs=[Blob(digest, b"whole")])
+        other = raw(store)
+        other.execute("UPDATE blob SET data = x'00'")
+        other.close()
+        with pytest.raises(StoreCorrupt, match="was altered"):
+            await store.read_blob(digest)
+
+    play(tmp_path, scenario)
+
+
+def test_a_thread_without_a_head_does_not_keep_others_from_running(tmp_path: Path) -> None:
+    async def scenario(store: SqliteStore) -> None:
+        await a_thread(store, user("m1"))
+        await store.create([new_thread("u")], [user("m2", "u")], START)
+        other = raw(store)
+        other.execute("DELETE FROM head WHERE thread = (SELECT id FROM thread WHERE thread_id = 't')")
+        other.close()
+        claims = await store.claim(Owner("engine"), START, 10)
+        assert [claim.thread_id for claim in claims] == ["u"]
+        assert await store.claim(Owner("engine"), START, 10) == []
 
     play(tmp_path, scenario)
 

@@ -104,6 +104,8 @@ def serve(
         raise click.UsageError("--inbox-only runs nothing: it takes no --model, --tools or --server")
     if store == MEMORY:
         raise click.UsageError("serve needs a file as its store: nobody else could reach one in memory")
+    if metrics is not None:
+        address(metrics)
     setting = Setting(store, model=model, tools=tools, servers=servers, listen=listen or "", public=public or "")
     if inbox_only:
         serving = _receive(setting, metrics, quiet=quiet)

@@ -16,6 +16,7 @@ from hibernaut.reach import Callbacks
 _ENVIRONMENT = "env:"
 _NAMED = re.compile(r"([A-Za-z0-9_.-]+)=(?=\S)(.*)", re.DOTALL)
 _URL = ("http://", "https://")
+_GREATEST_PORT = 65_535
 
 
 class _Basic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -198,6 +199,8 @@ def address(written: str) -> tuple[str, int]:
     host, _, port = written.rpartition(":")
     if not port.isascii() or not port.isdigit():
         raise ConfigurationError(f"{written!r} is no address to listen at; give HOST:PORT, such as 127.0.0.1:7411")
+    if int(port) > _GREATEST_PORT:
+        raise ConfigurationError(f"{written!r} is no address to listen at: {port} is no port")
     return host.strip("[]") or "127.0.0.1", int(port)
 
 

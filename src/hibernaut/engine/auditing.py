@@ -83,12 +83,14 @@ async def audit(store: Store, row: ThreadRow) -> Audited:
 
 async def _audit(store: Store, row: ThreadRow) -> Audited:
     head = _head_of(row)
+    await _check_launch(store, head)
     check = ChainCheck(await _start_of(store, head))
     while True:
         async for entry in log_up_to(store, head, check.version):
             check.take(entry.page, entry.receipt)
         check.compare(head.history, head.receipts)
-        outbox = {one.effect.request_id for one in await store.read_effects(head.thread_id)}
+        check.compare_authority(head.authority)
+        outbox = await _outbox_of(store, head)
         try:
             check.compare_effects(outbox)
         except VerificationFailed:
@@ -106,6 +108,25 @@ def _head_of(row: ThreadRow) -> Head:
         return decode_head(row.head).head
     except StoreCorrupt as error:
         raise VerificationFailed(f"the head cannot be read: {error}", "head") from error
+
+
+async def _check_launch(store: Store, head: Head) -> None:
+    """Read what says what the thread may do: the store refuses what does not have the digest that it is kept under."""
+    try:
+        found = [await store.read_config(head.config)]
+        if head.authority:
+            found.append(await store.read_blob(head.authority))
+    except StoreCorrupt as error:
+        raise VerificationFailed(f"what it was launched with cannot be read: {error}", "head") from error
+    if None in found:
+        raise VerificationFailed("what it was launched with, or its authority, is missing", "head")
+
+
+async def _outbox_of(store: Store, head: Head) -> set[str]:
+    try:
+        return {one.effect.request_id for one in await store.read_effects(head.thread_id)}
+    except StoreCorrupt as error:
+        raise VerificationFailed(f"an effect in the outbox cannot be read: {error}", "effect") from error
 
 
 async def _start_of(store: Store, head: Head) -> bytes:

@@ -443,7 +443,7 @@ class SliceRunner:
                 raise ConnectionLost("the provider cancelled the stream") from error
         except TimeoutError as error:
             raise ConnectionLost(f"the provider gave up: {str(error) or 'it took too long'}") from error
-        except ModelError:
+        except (ModelError, ConfigurationError):
             raise
         except Exception as error:
             # A model is a stranger too: what its code raises parks its thread, with the words of the error.

@@ -5,6 +5,7 @@ less. It is asked about every call when the model makes it and again when the ca
 in between; and about every event, when it is delivered and when it is taken in.
 """
 
+import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, Literal
@@ -160,7 +161,7 @@ def check_authority(authority: Authority) -> Authority:
         for test in rule.arguments:
             _check_condition(number, test)
     for bound in ("calls", "tokens", "dollars", "seconds"):
-        if getattr(authority, bound) < 0:
+        if not 0 <= getattr(authority, bound) < math.inf:
             raise ConfigurationError(f"{bound} is {getattr(authority, bound)}; it must be at least 0 (0: no bound)")
     for bound in ("max_depth", "max_children"):
         if (getattr(authority, bound) or 0) < 0:

@@ -18,6 +18,8 @@ class ChainCheck:
     def __init__(self, start: bytes = b"") -> None:
         self.version = 0
         """Receipts taken so far."""
+        self.authority = b""
+        """Digest of the authority that they named last."""
         self.owed = 0
         """Effects that they owe."""
         self._history = start
@@ -50,6 +52,7 @@ class ChainCheck:
             text = f"the history at version {version} is not the one its receipt names"
             raise VerificationFailed(text, "page", version)
         self._previous = sha256(stored)
+        self.authority = receipt.authority or self.authority
         self._note(receipt)
         return receipt
 
@@ -65,6 +68,15 @@ class ChainCheck:
             raise VerificationFailed(text, "head", version)
         if self._history != history:
             raise VerificationFailed(f"the head names another history than receipt {version}", "head", version)
+
+    def compare_authority(self, authority: bytes) -> None:
+        """Compare the digest of the authority that the head names ("": the launch's) with what the receipts name.
+
+        Raises:
+            VerificationFailed: no operator has given it that one, or another one since.
+        """
+        if authority and authority != self.authority:
+            raise VerificationFailed("the head names another authority than the receipts", "head", self.version)
 
     def compare_effects(self, outbox: Collection[str]) -> None:
         """Compare the outbox, by request ids, with what the receipts owe and settle.

@@ -353,11 +353,19 @@ class Store(Protocol):
         ...
 
     async def read_config(self, digest: bytes) -> bytes | None:
-        """Return a launch configuration by its digest."""
+        """Return a launch configuration by its digest.
+
+        Raises:
+            StoreCorrupt: what is kept under it has another digest.
+        """
         ...
 
     async def read_blob(self, digest: bytes) -> bytes | None:
-        """Return a blob by its digest."""
+        """Return a blob by its digest.
+
+        Raises:
+            StoreCorrupt: what is kept under it has another digest.
+        """
         ...
 
     async def list_threads(

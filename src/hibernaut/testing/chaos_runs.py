@@ -82,6 +82,10 @@ async def chaos(
     Raises:
         ConfigurationError: the scenario cannot be run like this.
     """
+    if not minutes >= 0:
+        raise ConfigurationError(f"minutes is {minutes}; it must be at least 0")
+    if isinstance(scenario, str):
+        scenario_named(scenario)
     with quiet():
         async with _stage(scenario, processes=processes, stores=stores, patience=patience) as (name, stage):
             return await _runs(name, stage, f"{seed}", run, time.monotonic() + 60 * minutes, on_run)

@@ -18,6 +18,7 @@ import msgspec
 
 import hibernaut.rap.connections
 import hibernaut.rap.receiver  # noqa: F401  # a system imports both when it needs them, in every life anew
+from hibernaut.errors import ConfigurationError
 from hibernaut.imports import find, split
 from hibernaut.reach import Callbacks
 from hibernaut.stores.protocol import Store
@@ -78,8 +79,14 @@ def scenario_named(name: str) -> Scenario:
     """
     place, rest = split(name)
     attribute, _, key = rest.partition(":")
+    if not attribute:
+        raise ConfigurationError(f"{name!r} names no scenario; give module:name or path/to/file.py:name")
     found = find(place, attribute.split("."))
-    return cast("Scenario", cast("Mapping[str, Scenario]", found)[key] if key else found)
+    if key:
+        found = found.get(key) if isinstance(found, Mapping) else None
+    if not callable(found):
+        raise ConfigurationError(f"{name} is no scenario: it must be a function that takes a Life and returns a Play")
+    return cast("Scenario", found)
 
 
 async def _live(order: Order) -> None:

@@ -9,6 +9,8 @@ from typing import Any
 
 import apsw
 
+from hibernaut.codec import sha256
+from hibernaut.errors import StoreCorrupt
 from hibernaut.stores.protocol import StoreCounts
 from hibernaut.stores.sqlite.moves import STATES
 from hibernaut.stores.sqlite.transaction import Transaction
@@ -66,6 +68,18 @@ def read_value(tx: Transaction, query: str, key: bytes | str) -> bytes | None:
     """Return the one value that a query has for a key."""
     row = tx.first(query, (key,))
     return None if row is None else row[0]
+
+
+def read_content(tx: Transaction, query: str, digest: bytes) -> bytes | None:
+    """Return what is kept under its digest.
+
+    Raises:
+        StoreCorrupt: something else is.
+    """
+    content = read_value(tx, query, digest)
+    if content is not None and sha256(content) != digest:
+        raise StoreCorrupt(f"what is stored as {digest.hex()[:12]} was altered: it has another digest")
+    return content
 
 
 def list_threads(

@@ -199,10 +199,10 @@ class SqliteStore:
         return [_effect_row(row, row[4] or "") for row in rows]
 
     async def read_config(self, digest: bytes) -> bytes | None:
-        return await self._read(lambda tx: reads.read_value(tx, "read_config", digest))
+        return await self._read(lambda tx: reads.read_content(tx, "read_config", digest))
 
     async def read_blob(self, digest: bytes) -> bytes | None:
-        return await self._read(lambda tx: reads.read_value(tx, "read_blob", digest))
+        return await self._read(lambda tx: reads.read_content(tx, "read_blob", digest))
 
     async def list_threads(
         self,

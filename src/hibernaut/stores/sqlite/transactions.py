@@ -257,6 +257,7 @@ def _grant(tx: Transaction, engine: int, chosen: Sequence[Any], now: int) -> lis
     return [
         Granted(thread_id, token + 1, tries + 1, version, heads[thread], messages[thread])
         for _, thread, thread_id, token, tries, version, _ in chosen
+        if thread in heads
     ]
 
 
