@@ -244,7 +244,8 @@ def test_c66_a_thread_made_again_under_a_deleted_name_starts_from_nothing(open_s
 def test_c66_blobs_and_configurations_go_with_the_last_that_refers_to_them(open_store: StoreFactory) -> None:
     async def scenario(store: Store) -> None:
         names = ("page", "inbox", "head", "shared page", "shared inbox", "shared head", "never used")
-        blobs = {name: Blob(sha256(name.encode()), name.encode() * 30_000) for name in names}
+        contents = {name: name.encode() * 30_000 for name in names}
+        blobs = {name: Blob(sha256(content), content) for name, content in contents.items()}
         digest = {name: blob.digest for name, blob in blobs.items()}
         await a_tree(store)
         await store.create([replace(new_thread("u", body=b"own"), head=pack(sha256(b"own")))], [], START)
