@@ -153,6 +153,22 @@ def test_every_decision_about_a_thread_is_in_its_receipts_with_its_reason() -> N
     run(scenario)
 
 
+def test_a_decision_that_came_to_nothing_is_in_the_receipts_with_its_reason() -> None:
+    async def scenario() -> None:
+        async with system([say("Hello.")]) as it:
+            agent = await it.launch(thread_id="t", message="Hi")
+            await agent.wait_idle()
+            await agent.cancel("call_over", "it took too long")
+            await agent.wait_idle()
+            last = [one async for one in it.receipts_of("t")][-1]
+            assert [(one.disposition, one.note) for one in last.inputs] == [
+                ("stale", "cancel call_over: it took too long")
+            ]
+            assert last.operator_decision == []
+
+    run(scenario)
+
+
 def test_a_decision_is_stored_when_it_is_accepted_though_nobody_runs_the_thread() -> None:
     store = MemoryStore()
 

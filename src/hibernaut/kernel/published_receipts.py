@@ -56,7 +56,8 @@ class PublishedInput(msgspec.Struct, frozen=True):
     provenance: PublishedProvenance | None
     """None for one that waits, and for one that cannot be read."""
     note: str | msgspec.UnsetType = msgspec.UNSET
-    """What there is to say of an event: why it was refused, or that others before it have not come."""
+    """What there is to say of an event: why it was refused, or that others before it have not come; and of a decision
+    that came to nothing, what it was and why."""
 
 
 class ToolRequest(msgspec.Struct, frozen=True):
@@ -277,8 +278,16 @@ def _input(name: str, disposition: Disposition, told: Provenance | None) -> Publ
     if told is not None:
         answers = Answers(told.call, told.question) if told.call or told.question else None
         provenance = PublishedProvenance(told.sender, answers)
-        note = "" if told.action else told.reason
+        note = _moot(told, disposition) if told.action else told.reason
     return PublishedInput(name, disposition.name.lower(), provenance, note or msgspec.UNSET)
+
+
+def _moot(told: Provenance, disposition: Disposition) -> str:
+    """Say what an operator had decided that came to nothing, so that its reason is kept, too."""
+    if disposition is Disposition.ACCEPTED or not _is_operator(told.sender):
+        return ""
+    what = " ".join(filter(None, (told.action, told.message or told.call)))
+    return f"{what}: {told.reason}" if told.reason else what
 
 
 def _settled(receipt: Receipt, entries: Iterable[_Taken]) -> list[SettledEffect]:
