@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from hibernaut.codec import sha256
 from hibernaut.engine.audit_all import BATCH, Tally, audit_batch, batches
 from hibernaut.engine.auditing import audit
-from hibernaut.errors import UnknownThread, VerificationFailed
+from hibernaut.errors import StoreCorrupt, UnknownThread, VerificationFailed
 from hibernaut.kernel.commit import Blob
 from hibernaut.kernel.head import decode_head, encode_head
 from hibernaut.messages.items import UserItem
@@ -151,6 +151,27 @@ def test_an_outbox_that_differs_from_the_receipts_is_found() -> None:
             await until_activity(agent, "waiting")
             with pytest.raises(VerificationFailed, match="call_forged is in the outbox, and no receipt owes it"):
                 await it.verify("t")
+
+    run(scenario)
+
+
+def test_an_outbox_that_cannot_be_read_is_told_of_its_thread_and_the_others_are_checked() -> None:
+    class Unreadable(MemoryStore):
+        async def read_effects(self, thread_id: str | None = None) -> list[EffectRow]:
+            if thread_id == "t":
+                raise StoreCorrupt("an effect cannot be read")
+            return await super().read_effects(thread_id)
+
+    store = Unreadable()
+
+    async def scenario() -> None:
+        async with AgentSystem(model=ScriptedModel(react), tools=[add], store=store) as it:
+            for name in ("t", "u"):
+                await it.send(name, "Add")
+            await it.wait_idle()
+            tally = await audit_batch(store, await store.list_threads())
+            assert [(one.thread_id, one.kind) for one in tally.broken] == [("t", "effect")]
+            assert tally.threads == 2
 
     run(scenario)
 

@@ -91,6 +91,22 @@ def test_a_fork_is_launched_and_allowed_as_its_origin_is() -> None:
     run(scenario)
 
 
+def test_a_fork_with_an_authority_of_its_origin_is_verified_before_it_has_run() -> None:
+    store = MemoryStore()
+
+    async def scenario() -> None:
+        async with system(answer, build, store=store) as it:
+            agent = await talked(it)
+            await agent.authorize(Authority(calls=7))
+            await agent.wait_idle()
+        async with system(answer, build, store=store, run=False) as it:
+            fork = await (await it.thread("t")).fork()
+            assert (await head_of(fork)).authority
+            assert await it.verify(fork.thread_id) == 0
+
+    run(scenario)
+
+
 @pytest.mark.parametrize("at", [1, 3, 5])
 def test_a_fork_whose_history_waits_for_an_answer_is_answered_at_once(at: int) -> None:
     async def scenario() -> None:

@@ -114,6 +114,7 @@ def test_a_chain_is_checked_with_nothing_but_a_shell_as_the_page_says(invoke: In
     (folder / "check.sh").write_text(script[1])
     printed = invoke("receipts", "sum", *STORE, "--json", "--with-payloads").stdout
     assert check(folder, printed) == (0, "2 receipts hold\n")
+    assert check(folder, "") == (1, "there are no receipts in receipts.jsonl\n")
     lines = printed.splitlines()
     assert check(folder, f"{lines[1]}\n")[0] == 1
     for name in ("receipt", "previous", "history_before", "history_after"):

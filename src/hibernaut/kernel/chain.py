@@ -72,10 +72,12 @@ class ChainCheck:
     def compare_authority(self, authority: bytes) -> None:
         """Compare the digest of the authority that the head names ("": the launch's) with what the receipts name.
 
+        A fork or a child has one from its beginning; its first receipt names it.
+
         Raises:
             VerificationFailed: no operator has given it that one, or another one since.
         """
-        if authority and authority != self.authority:
+        if self.version and authority and authority != self.authority:
             raise VerificationFailed("the head names another authority than the receipts", "head", self.version)
 
     def compare_effects(self, outbox: Collection[str]) -> None:
