@@ -112,7 +112,9 @@ def test_what_is_kept_by_its_digest_and_was_altered_is_not_returned(tmp_path: Pa
     play(tmp_path, scenario)
 
 
-def test_a_thread_without_a_head_does_not_keep_others_from_running(tmp_path: Path) -> None:
+def test_a_thread_without_a_head_is_told_and_does_not_keep_others_from_running(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async def scenario(store: SqliteStore) -> None:
         await a_thread(store, user("m1"))
         await store.create([new_thread("u")], [user("m2", "u")], START)
@@ -122,6 +124,9 @@ def test_a_thread_without_a_head_does_not_keep_others_from_running(tmp_path: Pat
         claims = await store.claim(Owner("engine"), START, 10)
         assert [claim.thread_id for claim in claims] == ["u"]
         assert await store.claim(Owner("engine"), START, 10) == []
+        assert [record.getMessage() for record in caplog.records] == [
+            "thread t has lost its head in the store and cannot run; restore it from a backup"
+        ]
 
     play(tmp_path, scenario)
 

@@ -4,6 +4,7 @@ Every function gets the transaction and values that were made ready outside of i
 here waits, reads a clock, or knows of threads and tasks. What each does is said where `Store` has a method of its name.
 """
 
+import logging
 import os
 from array import array
 from collections.abc import Iterable, Sequence
@@ -27,6 +28,8 @@ from hibernaut.stores.protocol import (
     Owner,
 )
 from hibernaut.stores.sqlite.transaction import Transaction
+
+logger = logging.getLogger(__name__)
 
 STATUSES: tuple[Status, ...] = ("open", "stopped", "parked", "closed")
 CLOSED = STATUSES.index("closed")
@@ -247,6 +250,9 @@ def _grant(tx: Transaction, engine: int, chosen: Sequence[Any], now: int) -> lis
     threads = apsw.carray(array("q", [row[1] for row in chosen]))
     tx.run("grant", (engine, threads))
     heads = dict(tx.rows("heads", (threads,)))
+    for _, thread, thread_id, *_ in chosen if len(heads) < len(chosen) else ():
+        if thread not in heads:
+            logger.error("thread %s has lost its head in the store and cannot run; restore it from a backup", thread_id)
     messages: dict[int, list[StoredMessage]] = {row[1]: [] for row in chosen}
     for thread, *message in tx.rows("first_messages", (threads, now, FIRST_PLACES)):
         messages[thread].append(message)
