@@ -25,6 +25,7 @@ max_output = 4_000
 [models."openai:gpt-5-mini"]
 effort = "low"
 cache = false
+forms = false
 context_window = 400_000
 images = false
 reasoning = true

@@ -37,6 +37,7 @@ class ModelSettings(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unkn
     max_output: int = 0
     parameters: Mapping[str, Any] = {}
     cache: bool = True
+    forms: bool = True
     context_window: int = 0
     images: bool | None = None
     reasoning: bool | None = None
@@ -51,7 +52,7 @@ class ModelSettings(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unkn
             reasoning=known.reasoning if self.reasoning is None else self.reasoning,
             prices=self.prices or known.prices,
         )
-        return About(model_id, info, Settings(self.max_output, self.effort, self.parameters, self.cache))
+        return About(model_id, info, Settings(self.max_output, self.effort, self.parameters, self.cache, self.forms))
 
 
 class ProviderSettings(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):

@@ -34,12 +34,13 @@ class HttpModel:
         self._endpoint = endpoint
         self._dialect = dialect
         self._about = about
+        self._info = msgspec.structs.replace(about.info, structured=True)
         self._key = f"{dialect.name}:{about.model_id}"
 
     @property
     def info(self) -> ModelInfo:
         """What is known of it."""
-        return self._about.info
+        return self._info
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamPiece, None]:
         """Make one completion."""

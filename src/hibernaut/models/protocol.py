@@ -51,6 +51,14 @@ class Memo:
         self._kept.pop(key, None)
 
 
+class OutputSpec(msgspec.Struct, frozen=True):
+    """The form that the answer is to have: a JSON Schema of an object, as JSON text."""
+
+    schema: str
+    tool: ToolSpec
+    """The tool that takes such an answer, for providers that can be held to a form in no other way."""
+
+
 class ModelRequest(msgspec.Struct, frozen=True):
     """One completion to be made.
 
@@ -70,6 +78,12 @@ class ModelRequest(msgspec.Struct, frozen=True):
     """What was made of the transcript when it was shorter; None: nothing is known of it."""
     tree_id: str = ""
     """The thread at the top of the thread's tree: prompts in a tree begin alike. "": not known."""
+    output: OutputSpec | None = None
+    """The form that the answer is to have. Only for a model whose `ModelInfo.structured` is set."""
+
+    def offered(self, *, held: bool) -> tuple[ToolSpec, ...]:
+        """Return the tools to offer: also the one that takes the answer, unless the model is `held` to its form."""
+        return self.tools if held or self.output is None else (*self.tools, self.output.tool)
 
 
 class ModelInfo(msgspec.Struct, frozen=True):
@@ -86,6 +100,8 @@ class ModelInfo(msgspec.Struct, frozen=True):
     prices: Prices | None = None
     provider: str = ""
     """Who runs it, as OpenTelemetry calls them ("anthropic", "openai", "aws.bedrock"); for traces."""
+    structured: bool = False
+    """Whether its code looks at `ModelRequest.output`; otherwise the tool that takes the answer is among the tools."""
 
 
 Effort = Literal["", "none", "low", "medium", "high"]
@@ -102,6 +118,8 @@ class Settings(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
     """Further fields of the request's body, as the provider names them. They win over the runtime's own."""
     cache: bool = True
     """Whether prompts are marked for the provider's cache, where they have to be."""
+    forms: bool = True
+    """Whether answers of a form are asked for as the provider has it, where it has; otherwise by a tool."""
 
 
 class About(msgspec.Struct, frozen=True):

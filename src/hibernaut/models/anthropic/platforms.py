@@ -21,6 +21,8 @@ class Platform(msgspec.Struct, frozen=True):
     largest: int = 32_000_000
     """Bytes of a request."""
     pictures: PictureLimits = PictureLimits(size=10_000_000)
+    forms: bool = False
+    """Whether models can be held to the form of their answers."""
 
     @property
     def names_model(self) -> bool:
@@ -28,7 +30,7 @@ class Platform(msgspec.Struct, frozen=True):
         return "{model}" in self.messages
 
 
-ANTHROPIC: Final = Platform()
+ANTHROPIC: Final = Platform(forms=True)
 
 VERTEX: Final = Platform(
     name="vertex",

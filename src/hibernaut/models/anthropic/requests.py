@@ -12,6 +12,7 @@ from hibernaut.models.anthropic.rules import (
     BINDING_BETA,
     NAME,
     NO_TOOLS,
+    keeps_forms,
     output_of,
     replays,
     schema_of,
@@ -20,6 +21,7 @@ from hibernaut.models.anthropic.rules import (
 )
 from hibernaut.models.anthropic.writing import Manner, MessageWriter
 from hibernaut.models.errors import InvalidRequest
+from hibernaut.models.outputs import guaranteed
 from hibernaut.models.protocol import About, ModelRequest
 
 CacheFor = Literal["", "5m", "1h"]
@@ -79,9 +81,13 @@ def body_of(
     if not counting:
         fields |= {"max_tokens": output, "stream": True}
     fields |= thinking_of(traits, about.settings.effort, output, midway=writer.midway)
+    form = _form(platform, about, request)
+    if form:
+        fields["output_config"] = {**fields.get("output_config", {}), "format": form}
     members: dict[str, list[bytes]] = {}
-    if request.tools:
-        members["tools"] = [tools_json(request.tools, mark)]
+    tools = request.offered(held=bool(form))
+    if tools:
+        members["tools"] = [tools_json(tools, mark)]
     elif writer.calls:
         members["tools"] = [NO_TOOLS]
         fields["tool_choice"] = {"type": "none"}
@@ -99,6 +105,13 @@ def body_of(
             f"the request to {platform.name} has {len(data):,} bytes, and it takes at most {platform.largest:,}"
         )
     return Body(data, betas)
+
+
+def _form(platform: Platform, about: About, request: ModelRequest) -> dict[str, Any]:
+    """Return how the answer is held to its form; nothing where it cannot be."""
+    able = platform.forms and about.settings.forms and keeps_forms(about.model_id)
+    found = guaranteed(request.output.schema) if able and request.output else None
+    return {"type": "json_schema", "schema": found.schema} if found else {}
 
 
 def _joined(fields: Mapping[str, Any], members: Mapping[str, list[bytes]]) -> bytes:

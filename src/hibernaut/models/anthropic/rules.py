@@ -94,26 +94,47 @@ MODELS: Final[Mapping[str, tuple[tuple[tuple[int, int], Traits], ...]]] = {
 }
 """By family, from which version on."""
 
+FORMS_SINCE: Final[Mapping[str, tuple[int, int]]] = {
+    "opus": (4, 1),
+    "sonnet": (4, 5),
+    "haiku": (4, 5),
+    "fable": (5, 0),
+    "mythos": (0, 0),
+}
+"""From which version on models can be held to the form of their answers, by family."""
+
+_NEVER: Final = (99, 0)
+
 _VERSIONS_LAST: Final = re.compile(r"claude-(opus|sonnet|haiku|fable|mythos)(?:-(\d{1,2})(?:[-.](\d{1,2}))?)?(?!\d)")
 _VERSIONS_FIRST: Final = re.compile(r"claude-(\d)(?:[-.](\d))?-(opus|sonnet|haiku)")
 
 
 def traits_of(model_id: str) -> Traits:
     """Return what is known of a model by its id."""
+    family, version = _family_of(model_id)
+    traits = UNKNOWN
+    for since, each in MODELS.get(family, ()):
+        if version >= since:
+            traits = each
+    return traits
+
+
+def keeps_forms(model_id: str) -> bool:
+    """Tell whether a model can be held to the form of its answer."""
+    family, version = _family_of(model_id)
+    return version >= FORMS_SINCE.get(family, _NEVER)
+
+
+def _family_of(model_id: str) -> tuple[str, tuple[int, int]]:
     found = _VERSIONS_LAST.search(model_id)
     if found:
         family, major, minor = found.groups()
     else:
         found = _VERSIONS_FIRST.search(model_id)
         if not found:
-            return UNKNOWN
+            return "", (0, 0)
         major, minor, family = found.groups()
-    version = int(major or 0), int(minor or 0)
-    traits = UNKNOWN
-    for since, each in MODELS[family]:
-        if version >= since:
-            traits = each
-    return traits
+    return family, (int(major or 0), int(minor or 0))
 
 
 def output_of(about: About, traits: Traits) -> int:

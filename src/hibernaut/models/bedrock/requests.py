@@ -7,12 +7,14 @@ from urllib.parse import quote
 
 import msgspec
 
+from hibernaut.codec import to_json
 from hibernaut.messages.tools import ToolSpec
-from hibernaut.models.anthropic.rules import BINDING_BETA, output_of, replays, thinking_of, traits_of
+from hibernaut.models.anthropic.rules import BINDING_BETA, keeps_forms, output_of, replays, thinking_of, traits_of
 from hibernaut.models.bedrock.rules import CACHE_POINT, NO_TOOL, Family, schema_for
 from hibernaut.models.bedrock.writing import ConverseWriter
 from hibernaut.models.bodies import merged
-from hibernaut.models.protocol import About, ModelRequest
+from hibernaut.models.outputs import guaranteed
+from hibernaut.models.protocol import About, ModelRequest, OutputSpec
 from hibernaut.models.tool_names import ToolNames
 
 _encode = msgspec.json.Encoder().encode
@@ -36,8 +38,9 @@ def body_of(
     # A summary is made once, from a prompt that no other request begins with.
     cached = family.cached if about.settings.cache and request.purpose == "turn" else frozenset()
     members: dict[str, Sequence[bytes]] = {}
-    if request.tools:
-        members["toolConfig"] = (_tools(request.tools, family, names, "tools" in cached),)
+    form = _form(about, family, request.output)
+    if tools := request.offered(held=bool(form)):
+        members["toolConfig"] = (_tools(tools, family, names, "tools" in cached),)
     elif writer.calls:
         members["toolConfig"] = (b'{"tools":[', NO_TOOL, b"]}")
     if request.instructions.strip():
@@ -45,10 +48,22 @@ def body_of(
     told = family.thinking != "claude" or replays(traits_of(about.model_id), about.settings.effort)
     messages = writer.pieces(request.transcript, replays=told, cached="messages" in cached)
     own = _settings(about, family, midway=writer.midway)
+    if form:
+        own["outputConfig"] = form
     given = about.settings.parameters
     members |= {name: (_encode(value),) for name, value in merged(own, given).items()}
     members.setdefault("messages", messages)
     return members
+
+
+def _form(about: About, family: Family, output: OutputSpec | None) -> dict[str, Any]:
+    """Return how the answer is held to its form; nothing where it cannot be."""
+    able = family.thinking == "claude" and about.settings.forms and keeps_forms(about.model_id)
+    found = guaranteed(output.schema) if able and output else None
+    if found is None:
+        return {}
+    schema = {"name": "answer", "schema": to_json(found.schema)}  # the API takes it as text
+    return {"textFormat": {"type": "json_schema", "structure": {"jsonSchema": schema}}}
 
 
 def _settings(about: About, family: Family, *, midway: bool) -> dict[str, Any]:

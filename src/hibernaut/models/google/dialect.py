@@ -89,7 +89,7 @@ class GeminiDialect:
     def _body(self, about: About, request: ModelRequest, writer: GeminiWriter) -> bytes:
         contents = writer.pieces(request.transcript)
         generation = generation_of(about.model_id)
-        return body_of(about, generation, request.instructions, request.tools, self._names, contents)
+        return body_of(about, generation, request, self._names, contents)
 
     def reader(self) -> GeminiReader:
         """Return a reader for a new answer."""

@@ -10,7 +10,7 @@ import msgspec
 from hibernaut.messages.tools import ToolSpec
 from hibernaut.models.bodies import joined, merged
 from hibernaut.models.google.rules import Generation, json_schema, own_schema
-from hibernaut.models.protocol import About
+from hibernaut.models.protocol import About, ModelRequest
 from hibernaut.models.tool_names import ToolNames
 
 _encode = msgspec.json.Encoder().encode
@@ -31,15 +31,16 @@ def path_of(model_id: str, method: str) -> str:
 def body_of(
     about: About,
     generation: Generation,
-    instructions: str,
-    tools: tuple[ToolSpec, ...],
+    request: ModelRequest,
     names: ToolNames,
     contents: Sequence[bytes],
 ) -> bytes:
     """Return the body of a request. What the settings say of it wins, member by member."""
     given = dict(about.settings.parameters)
-    config = merged(_config(about, generation), given.pop(_CONFIG, {}))
+    form = request.output.schema if request.output and generation.forms and about.settings.forms else ""
+    config = merged(_config(about, generation, form), given.pop(_CONFIG, {}))
     members: dict[str, Sequence[bytes]] = {}
+    instructions, tools = request.instructions, request.offered(held=bool(form))
     if instructions and not instructions.isspace():
         members["systemInstruction"] = (_instructions(instructions),)
     if tools:
@@ -51,7 +52,7 @@ def body_of(
     return joined(members)
 
 
-def _config(about: About, generation: Generation) -> dict[str, Any]:
+def _config(about: About, generation: Generation, form: str) -> dict[str, Any]:
     settings = about.settings
     made: dict[str, Any] = {}
     limit = settings.max_output or about.info.max_output
@@ -60,6 +61,9 @@ def _config(about: About, generation: Generation) -> dict[str, Any]:
     thinking = generation.thinking.get(settings.effort)
     if thinking:
         made["thinkingConfig"] = thinking
+    if form:
+        made["responseMimeType"] = "application/json"
+        made["responseJsonSchema"] = json_schema(msgspec.json.decode(form))
     return made
 
 

@@ -54,6 +54,8 @@ class Generation(msgspec.Struct, frozen=True):
     """Whether the result of a call may have images; otherwise they follow the results."""
     json_schema: bool = True
     """Whether parameters may be a JSON Schema; otherwise they are the API's own `Schema`."""
+    forms: bool = False
+    """Whether answers can be held to a form where there are functions as well."""
     thinking: Mapping[Effort, Mapping[str, Any]] = {}
     """The member `thinkingConfig` by effort; without any the model cannot think."""
 
@@ -73,13 +75,18 @@ _LEVELS: Final[Mapping[Effort, Mapping[str, Any]]] = {
     "high": {"thinkingLevel": "high", "includeThoughts": True},
 }
 
+
+def _third(thinking: Mapping[Effort, Mapping[str, Any]]) -> Generation:
+    return Generation(signed_calls=True, result_images=True, forms=True, thinking=thinking)
+
+
 GENERATIONS: Final[tuple[tuple[str, Generation], ...]] = (
     (r"gemini-(1\.|2\.0|pro-1|flash-1|pro$)|gemini-1|gemma-[123]", Generation(json_schema=False)),
     (r"gemini-2\.5-pro", Generation(thinking={**_BUDGETS, "none": {"thinkingBudget": 128}})),  # it always thinks
     (r"gemini-2\.5", Generation(thinking=_BUDGETS)),
     (r"gemma-", Generation()),
-    (r"gemini-[0-9.]*-?flash", Generation(signed_calls=True, result_images=True, thinking=_LEVELS)),
-    (r"", Generation(signed_calls=True, result_images=True, thinking={**_LEVELS, "none": {"thinkingLevel": "low"}})),
+    (r"gemini-[0-9.]*-?flash", _third(_LEVELS)),
+    (r"", _third({**_LEVELS, "none": {"thinkingLevel": "low"}})),
 )
 """Patterns of how a model's id begins; the first that fits counts. Names without a number are of the newest."""
 

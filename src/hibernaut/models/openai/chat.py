@@ -11,7 +11,7 @@ from hibernaut.models.openai.chat_reading import ChatReader
 from hibernaut.models.openai.chat_writing import ChatWriter
 from hibernaut.models.openai.failures import failure_of
 from hibernaut.models.openai.listing import listed
-from hibernaut.models.openai.rules import cache_key, effort_of, merged, reasons, tool_names
+from hibernaut.models.openai.rules import ANSWER, cache_key, effort_of, form_of, merged, reasons, tool_names
 from hibernaut.models.openai.schemas import Functions
 from hibernaut.models.openai.servers import DEFAULT, Server
 from hibernaut.models.protocol import About, ListedModel, ModelRequest
@@ -53,12 +53,16 @@ class ChatDialect:
         fields |= server.efforts.get(self._effort(about), {})
         if settings.cache and server.cache_key:
             fields["prompt_cache_key"] = cache_key(request.tree_id or request.thread_id)
+        form = form_of(about, request.output) if server.strict else None
+        if form:
+            named = {"name": ANSWER, "schema": form, "strict": True}
+            fields["response_format"] = {"type": "json_schema", "json_schema": named}
         first = b""
         if request.instructions:
             first = b'{"role":"system","content":' + text_of(request.instructions) + b"}"
         members = [("messages", writer.text(request.transcript, first))]
-        if request.tools:
-            members.insert(0, ("tools", [self._functions.json(request.tools)]))
+        if tools := request.offered(held=form is not None):
+            members.insert(0, ("tools", [self._functions.json(tools)]))
         return Sent(self._address.chat(about.model_id), body_of(merged(fields, settings.parameters), *members))
 
     def reader(self) -> ChatReader:

@@ -19,7 +19,17 @@ from hibernaut.models.openai.failures import failure_of
 from hibernaut.models.openai.listing import listed
 from hibernaut.models.openai.responses_reading import ResponsesReader
 from hibernaut.models.openai.responses_writing import ResponsesWriter
-from hibernaut.models.openai.rules import ENCRYPTED, LEAST_OUTPUT, cache_key, effort_of, merged, reasons, tool_names
+from hibernaut.models.openai.rules import (
+    ANSWER,
+    ENCRYPTED,
+    LEAST_OUTPUT,
+    cache_key,
+    effort_of,
+    form_of,
+    merged,
+    reasons,
+    tool_names,
+)
 from hibernaut.models.openai.schemas import Functions
 from hibernaut.models.protocol import About, ListedModel, ModelRequest
 
@@ -92,11 +102,14 @@ class ResponsesDialect:
             fields["max_output_tokens"] = max(settings.max_output, LEAST_OUTPUT)
         if settings.cache:
             fields["prompt_cache_key"] = cache_key(request.tree_id or request.thread_id)
+        form = form_of(about, request.output)
+        if form:
+            fields["text"] = {"format": {"type": "json_schema", "name": ANSWER, "schema": form, "strict": True}}
         members = [("input", writer.text(request.transcript))]
         if request.instructions:
             members.insert(0, ("instructions", [text_of(request.instructions)]))
-        if request.tools:
-            members.insert(0, ("tools", [self._functions.json(request.tools)]))
+        if tools := request.offered(held=form is not None):
+            members.insert(0, ("tools", [self._functions.json(tools)]))
         return Sent(self._address.responses(), body_of(merged(fields, settings.parameters), *members))
 
     def reader(self) -> ResponsesReader:

@@ -7,7 +7,8 @@ from typing import Any, Final
 import msgspec
 
 from hibernaut.codec import sha256, to_json
-from hibernaut.models.protocol import About, Effort
+from hibernaut.models.outputs import guaranteed
+from hibernaut.models.protocol import About, Effort, OutputSpec
 from hibernaut.models.tool_names import ToolNames
 
 LEAST_OUTPUT: Final = 16
@@ -22,6 +23,9 @@ LONGEST_NAME: Final = 64
 MOST_TOOLS: Final = 128
 """Functions that a request may offer."""
 
+ANSWER: Final = "answer"
+"""What the form of an answer is called."""
+
 ENCRYPTED: Final = "reasoning.encrypted_content"
 """What `include` names, so that reasoning can be replayed to a provider that stores nothing."""
 
@@ -29,6 +33,12 @@ _NAME: Final = r"[A-Za-z0-9_-]{1,64}"
 
 _REASONING: Final = re.compile(r"(?:.*/)?(?:ft:)?(?:o\d|gpt-[5-9]|gpt-oss|codex)(?!.*-chat)", re.IGNORECASE)
 """Ids of models that reason, as far as an id tells. Others refuse reasoning, and to be asked for it."""
+
+_FORMLESS: Final = re.compile(
+    r"(?:.*/)?(?:ft:)?(?:gpt-3\.5|gpt-4(?:-turbo|-\d{4}|-32k|-vision)|gpt-4o-2024-05-13|o1-(?:mini|preview)).*|gpt-4",
+    re.IGNORECASE,
+)
+"""Ids of models that cannot be held to the form of their answers."""
 
 _LEAST_EFFORTS: Final = (
     (re.compile(r"(?:.*/)?(?:ft:)?o\d.*", re.IGNORECASE), "low"),
@@ -43,6 +53,14 @@ _value = msgspec.json.Decoder()
 def reasons(about: About) -> bool:
     """Tell whether a model thinks before it speaks."""
     return about.info.reasoning or _REASONING.match(about.model_id) is not None
+
+
+def form_of(about: About, output: OutputSpec | None) -> dict[str, Any] | None:
+    """Return the schema that the answer of a model of OpenAI's is held to; None where it cannot be held to one."""
+    if output is None or not about.settings.forms or _FORMLESS.fullmatch(about.model_id):
+        return None
+    found = guaranteed(output.schema)
+    return found.schema if found and found.complete else None
 
 
 def effort_of(about: About) -> str:

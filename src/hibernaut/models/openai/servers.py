@@ -32,7 +32,7 @@ class Server(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     by_model: bool = False
     """Whether its models are OpenAI's, of which some cannot be asked for an effort, and others not for every one."""
     strict: bool = False
-    """Whether functions may be `strict`."""
+    """Whether functions may be `strict`, and answers held to a form beside them."""
     cache_key: bool = False
     """Whether it takes `prompt_cache_key`."""
     alternates: str = ""

@@ -179,7 +179,7 @@ class VertexWire(AnthropicWire):
     """The API behind Google Cloud: the model stands in the path, the version in the body."""
 
     def __init__(self, key: str = "ya29.fake", known: Mapping[str, Known] = KNOWN) -> None:
-        super().__init__(key, known=known, door=Door(image_size=5_000_000, addresses=False))
+        super().__init__(key, known=known, door=Door(image_size=5_000_000, addresses=False, forms=False))
 
     def _authenticate(self, asked: Asked) -> None:
         if asked.headers.get("authorization") != f"Bearer {self._key}":
@@ -207,7 +207,7 @@ class BedrockWire(AnthropicWire):
 
     def __init__(self, key: str = "bedrock-fake", known: Mapping[str, Known] = KNOWN) -> None:
         named = {f"anthropic.{name}": model for name, model in known.items()}
-        super().__init__(key, known=named, door=Door(image_size=5_000_000, addresses=False))
+        super().__init__(key, known=named, door=Door(image_size=5_000_000, addresses=False, forms=False))
 
     def _authenticate(self, asked: Asked) -> None:
         if asked.headers.get("authorization") != f"Bearer {self._key}":

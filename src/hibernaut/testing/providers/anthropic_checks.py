@@ -11,6 +11,8 @@ from typing import Any, Final, NoReturn
 
 import msgspec
 
+from hibernaut.testing.providers.forms import form_problem
+
 KIB: Final = 1024
 BINDING: Final = "thinking-binding-controls-2026-08-01"
 
@@ -34,15 +36,17 @@ class Known(msgspec.Struct, frozen=True):
     window: int = 200_000
     bound: bool = False
     """Whether thinking has to stand where it was thought."""
+    forms: bool = True
+    """Whether answers can be held to a form."""
 
 
 _LEVELS: Final = frozenset({"low", "medium", "high", "max"})
 _ALL: Final = _LEVELS | {"xhigh"}
 
 KNOWN: Final[Mapping[str, Known]] = {
-    "claude-3-haiku-20240307": Known(output=4_096),
-    "claude-3-5-haiku-20241022": Known(output=8_192),
-    "claude-3-7-sonnet-20250219": Known(frozenset({"enabled", "disabled"})),
+    "claude-3-haiku-20240307": Known(output=4_096, forms=False),
+    "claude-3-5-haiku-20241022": Known(output=8_192, forms=False),
+    "claude-3-7-sonnet-20250219": Known(frozenset({"enabled", "disabled"}), forms=False),
     "claude-opus-4-1-20250805": Known(frozenset({"enabled", "disabled"}), output=32_000),
     "claude-haiku-4-5-20251001": Known(frozenset({"enabled", "disabled"})),
     "claude-sonnet-4-6": Known(frozenset({"enabled", "disabled", "adaptive"}), _LEVELS, 128_000, 1_000_000),
@@ -82,6 +86,8 @@ class Door(msgspec.Struct, frozen=True):
     """Bytes of an image in Base64."""
     addresses: bool = True
     """Whether images may be addresses."""
+    forms: bool = True
+    """Whether answers can be held to a form."""
 
 
 class Seal:
@@ -148,6 +154,7 @@ class BodyCheck:
                 _refuse(f"max_tokens: {limit} > {self._known.output}, which is the maximum of this model")
         self._system()
         self._tools()
+        self._output()
         self._thinking(limit)
         self._messages()
         if self._marks > 4:  # noqa: PLR2004  # the API's limit
@@ -202,11 +209,17 @@ class BodyCheck:
             if not _PROPERTY.fullmatch(name):
                 _refuse(f"{where}.properties: Property keys should match pattern '^[a-zA-Z0-9_.-]{{1,64}}$'")
 
-    def _thinking(self, limit: int | None) -> None:
+    def _output(self) -> None:
         config = self._body.get("output_config") or {}
         effort = config.get("effort")
         if effort is not None and effort not in self._known.efforts:
             _refuse("output_config.effort: This model does not support this effort level.")
+        for name in config.keys() - {"effort", "format"}:
+            _refuse(f"output_config.{name}: Extra inputs are not permitted")
+        if "format" in config:
+            self._form(config["format"])
+
+    def _thinking(self, limit: int | None) -> None:
         thinking = self._body.get("thinking")
         if thinking is None:
             return
@@ -227,6 +240,14 @@ class BodyCheck:
                 _refuse("thinking.enabled.budget_tokens: Input should be greater than or equal to 1024")
             if limit is not None and budget >= limit:
                 _refuse("`max_tokens` must be greater than `thinking.budget_tokens`.")
+
+    def _form(self, form: Any) -> None:
+        if not self._known.forms or not self._door.forms:
+            _refuse("output_config.format: Structured outputs are not supported for this model.")
+        if form.keys() != {"type", "schema"} or form["type"] != "json_schema":
+            _refuse("output_config.format: Input should be of type 'json_schema' with a schema")
+        if problem := form_problem(form["schema"]):
+            _refuse(f"output_config.format.{problem}")
 
     # Messages
 

@@ -3,12 +3,15 @@
 import base64
 import binascii
 import hashlib
+import json
 import re
 import struct
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from msgspec import Struct
+
+from hibernaut.testing.providers.forms import form_problem
 
 
 class Wrong(Exception):  # no error: how a check says what the API would answer
@@ -24,15 +27,16 @@ class Known(Struct, frozen=True):
     reasoning: bool = False
     thinking: str = ""
     plain_schema: bool = False
+    forms: bool = False
 
 
 _EVERYWHERE: Final = frozenset({"tools", "system", "messages"})
-_CLAUDE: Final = Known(_EVERYWHERE, status=True, result_images=True, reasoning=True, thinking="budget")
+_CLAUDE: Final = Known(_EVERYWHERE, status=True, result_images=True, reasoning=True, thinking="budget", forms=True)
 
 MODELS: Final = {
     "us.anthropic.claude-sonnet-4-5-20250929-v1:0": _CLAUDE,
     "global.anthropic.claude-opus-4-6-v1": Known(
-        _EVERYWHERE, status=True, result_images=True, reasoning=True, thinking="adaptive"
+        _EVERYWHERE, status=True, result_images=True, reasoning=True, thinking="adaptive", forms=True
     ),
     "anthropic.claude-3-haiku-20240307-v1:0": Known(status=True, result_images=True, reasoning=True),
     "us.amazon.nova-pro-v1:0": Known(
@@ -273,6 +277,7 @@ class _Request:
         limit = config.get("maxTokens", 4_096)
         if not isinstance(limit, int) or limit < 1:
             raise Wrong("Value at 'inferenceConfig.maxTokens' failed to satisfy constraint: at least 1")
+        self._form(body.get("outputConfig"))
         fields = body.get("additionalModelRequestFields", {})
         allowed = {
             "": set[str](),
@@ -291,6 +296,22 @@ class _Request:
             if not _LEAST_BUDGET <= thinking.get("budget_tokens", 0) < limit:
                 raise Wrong("thinking.budget_tokens: at least 1024, and less than `max_tokens`")
             self._began_with_thinking(messages)
+
+    def _form(self, config: Any) -> None:
+        if config is None:
+            return
+        if not self._known.forms:
+            raise Wrong("This model doesn't support the outputConfig.textFormat field.")
+        _only(config, {"textFormat"}, "outputConfig")
+        form = config["textFormat"]
+        _only(form, {"type", "structure"}, "outputConfig.textFormat")
+        _only(form.get("structure"), {"jsonSchema"}, "outputConfig.textFormat.structure")
+        named = form["structure"]["jsonSchema"]
+        _only(named, {"schema", "name", "description"}, "outputConfig.textFormat.structure.jsonSchema")
+        if form["type"] != "json_schema" or not isinstance(named.get("schema"), str):
+            raise Wrong("outputConfig.textFormat: a form has the type json_schema, and a schema as text")
+        if problem := form_problem(json.loads(named["schema"])):
+            raise Wrong(f"outputConfig.textFormat.{problem}")
 
     def _began_with_thinking(self, messages: Sequence[Any]) -> None:
         """While calls are being answered, the turn that made them must have begun with thinking."""

@@ -70,6 +70,8 @@ class _Request:
         self._calls(contents)
         self._signatures(contents)
         self._tools(body.get("tools", []))
+        if "tools" in body and "responseMimeType" in body.get("generationConfig", {}) and not self._third:
+            raise Wrong("Function calling with a response mime type: 'application/json' is unsupported")
         self._config(body.get("generationConfig", {}))
 
     def _content(self, content: Any, where: str) -> None:
@@ -180,10 +182,22 @@ class _Request:
         if len(set(names)) < len(names):
             raise Wrong("Duplicate function declaration found.")
 
+    def _form(self, config: Any) -> None:
+        schema = config.get("responseJsonSchema")
+        if schema is None:
+            return
+        if config.get("responseMimeType") != "application/json":
+            raise Wrong("A response schema is supported only with the response mime type 'application/json'.")
+        if "responseSchema" in config:
+            raise Wrong("Only one of response_schema and response_json_schema may be set.")
+        if not isinstance(schema, dict) or schema.get("type") != "object":
+            raise Wrong("response_json_schema: this fake takes only objects.")
+
     def _config(self, config: Any) -> None:
         _only(config, _CONFIG, "generation_config")
         if config.get("maxOutputTokens", 1) < 1:
             raise Wrong("max_output_tokens must be positive.")
+        self._form(config)
         thinking = config.get("thinkingConfig")
         if thinking is None:
             return

@@ -22,6 +22,7 @@ from hibernaut.models.errors import ConnectionLost
 from hibernaut.testing.providers.openai_requests import (
     JSON,
     NotTaken,
+    check_form,
     check_function,
     check_image,
     check_key,
@@ -111,7 +112,16 @@ _TEMPLATE: Final = Manner(
 
 MANNERS: Final = {
     "openai": Manner(
-        fields=frozenset({"max_completion_tokens", "stream_options", "reasoning_effort", "prompt_cache_key", "store"}),
+        fields=frozenset(
+            {
+                "max_completion_tokens",
+                "stream_options",
+                "reasoning_effort",
+                "prompt_cache_key",
+                "response_format",
+                "store",
+            }
+        ),
         strict=True,
         nulls=True,
     ),
@@ -227,6 +237,8 @@ class ChatWire:
             refuse("This fake only streams.", "stream")
         if "tools" in body:
             check_tools(body["tools"], nested=True)
+        if form := body.get("response_format"):
+            check_form({"type": form.get("type"), **form.get("json_schema", {})}, "response_format")
             if not manner.strict and any("strict" in tool["function"] for tool in body["tools"]):
                 refuse("A function has no `strict`.", "tools")
         messages = body.get("messages")

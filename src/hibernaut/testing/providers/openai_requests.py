@@ -18,6 +18,7 @@ from hibernaut.models.errors import (
     RateLimited,
     Refused,
 )
+from hibernaut.testing.providers.forms import form_problem
 from hibernaut.testing.providers.wire import Asked, Raw
 
 JSON: Final = {"content-type": "application/json"}
@@ -111,6 +112,16 @@ def check_tools(tools: Any, *, nested: bool) -> None:
         if not nested and not isinstance(function.get("strict"), bool):
             refuse("Without `strict` all would have to be required.", f"tools[{number}].strict")
         _check_parameters(function["name"], function.get("parameters"), function.get("strict") is True)
+
+
+def check_form(form: Any, param: str) -> None:
+    """Check the form that an answer is to have: its type, its name and its schema."""
+    if form.get("type") != "json_schema" or not _NAME.fullmatch(str(form.get("name", ""))):
+        refuse("A form has the type `json_schema` and a name.", param)
+    if form.get("strict") is not True:
+        refuse("This fake takes only forms that are strict.", f"{param}.strict")
+    if problem := form_problem(form.get("schema"), complete=True):
+        refuse(f"Invalid schema for the form of the answer: {problem}.", f"{param}.schema", "invalid_json_schema")
 
 
 def _check_parameters(name: str, schema: Any, strict: bool) -> None:  # noqa: FBT001  # inside

@@ -26,6 +26,7 @@ from hibernaut.testing.providers.openai_requests import (
     JSON,
     LARGEST_BODY,
     NotTaken,
+    check_form,
     check_function,
     check_image,
     check_key,
@@ -142,6 +143,8 @@ class ResponsesWire:
         if body.get("max_output_tokens", _LEAST_OUTPUT) < _LEAST_OUTPUT:
             refuse("The limit is too small.", "max_output_tokens", "integer_below_min_value")
         self._check_reasoning(body)
+        if form := body.get("text", {}).get("format"):
+            check_form(form, "text.format")
         if "tools" in body:
             check_tools(body["tools"], nested=False)
         if not isinstance(body.get("input"), list) or not body["input"]:
