@@ -152,6 +152,7 @@ HANDLE: dict[str, Callable[[ThreadHandle, World], Awaitable[object]]] = {
     "park": lambda handle, _: handle.park(),
     "questions_below": lambda handle, _: handle.questions_below(),
     "receipts": lambda handle, _: handle.receipts(),
+    "ask": lambda handle, _: handle.ask("Hello", output=int, user="ann"),
     "resume": lambda handle, _: handle.resume(tree=True),
     "retry": lambda handle, _: handle.retry(),
     "send": lambda handle, _: handle.send("Hello", user="ann"),

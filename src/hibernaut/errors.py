@@ -28,6 +28,7 @@
     │   ├── StoreFormatTooNew   written by a newer version
     │   └── StaleClaim          the writer lost its claim on the thread
     ├── ModelError              a completion did not happen; see `hibernaut.models.errors`
+    ├── NoAnswer                a program that asked a thread gets no answer, or none that it can take
     ├── MoveFailed              a tree was not moved
     │   ├── ServersNotMoved     tool servers did not move their state
     │   └── MoveUnfinished      it is frozen, maybe in both places
@@ -272,6 +273,24 @@ class ModelError(HibernautError):
     retryable: ClassVar[bool] = False
     counted: ClassVar[bool] = True
     retry_after: int = 0
+
+
+class NoAnswer(HibernautError):
+    """A program that asked a thread gets no answer, or none that it can take.
+
+    Attributes:
+        thread_id: the thread.
+        message_id: what asked. Where the thread only stands still, asking with it again goes on waiting.
+        problem: why there is none.
+    """
+
+    code = "no_answer"
+
+    def __init__(self, thread_id: str, message_id: str, problem: str) -> None:
+        super().__init__(f"thread {thread_id} gave no answer to {message_id}: {problem}")
+        self.thread_id = thread_id
+        self.message_id = message_id
+        self.problem = problem
 
 
 class MoveFailed(HibernautError):

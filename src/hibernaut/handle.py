@@ -3,22 +3,28 @@
 from collections import Counter
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
-from typing import Any
+from typing import Any, TypeVar, overload
 
+from hibernaut.answers import answer_to
 from hibernaut.authorizing import authority_of, explain
 from hibernaut.engine.answering import OpenQuestion
 from hibernaut.engine.history import inherited_items
 from hibernaut.engine.trees import tree_events
+from hibernaut.errors import NoAnswer
 from hibernaut.kernel.authority import Authority, Judgement
-from hibernaut.kernel.head import Head, Status, decode_head
+from hibernaut.kernel.head import Head, decode_head
+from hibernaut.kernel.outputs import AGAIN
 from hibernaut.kernel.receipt import Receipt, decode_receipt
 from hibernaut.messages.events import AgentEvent
-from hibernaut.messages.inputs import USER, Delivered, Event, urgency
+from hibernaut.messages.inputs import Event
 from hibernaut.messages.items import Item, decode_page
 from hibernaut.messages.parts import Content
-from hibernaut.state import ThreadState, state_of
+from hibernaut.state import ThreadState, state_of, wakes
 from hibernaut.steering import SteersThread
 from hibernaut.stores.protocol import ViewRow
+from hibernaut.tools.outputs import OutputType, UnfitOutput
+
+T = TypeVar("T")
 
 
 class ThreadHandle(SteersThread):
@@ -42,6 +48,88 @@ class ThreadHandle(SteersThread):
         system = self._system
         message, blobs = system.user_message(self.thread_id, content, message_id, user, metadata)
         return await system.put(message, blobs)
+
+    @overload
+    async def ask(
+        self,
+        content: str | Content,
+        *,
+        message_id: str | None = None,
+        user: str = "",
+        metadata: Mapping[str, Any] | None = None,
+    ) -> str: ...
+
+    @overload
+    async def ask(
+        self,
+        content: str | Content,
+        *,
+        output: type[T],
+        message_id: str | None = None,
+        user: str = "",
+        metadata: Mapping[str, Any] | None = None,
+    ) -> T: ...
+
+    @overload
+    async def ask(
+        self,
+        content: str | Content,
+        *,
+        output: Any,
+        message_id: str | None = None,
+        user: str = "",
+        metadata: Mapping[str, Any] | None = None,
+    ) -> Any: ...
+
+    async def ask(
+        self,
+        content: str | Content,
+        *,
+        output: Any = str,
+        message_id: str | None = None,
+        user: str = "",
+        metadata: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Say something, and return what the thread answers once its turn is over, tools and sleeps included.
+
+        Bound the wait with `asyncio.timeout`. What is asked is durable: asked again with the same `message_id`, in any
+        process, it is the same question, and its answer is returned, be it given already.
+
+        Args:
+            content: what to say.
+            output: the type of the answer: `str` for the text as it is, or whatever a parameter of a tool can be
+                annotated with. An answer that does not fit is sent back once, with the reason.
+            message_id: the id of the question; by default a new one.
+            user: who says it.
+            metadata: replaces the thread's own.
+
+        Raises:
+            NoAnswer: the thread is parked, stopped or closed before it has answered, or what it answered does not fit.
+            MalformedInput: it is blank. TooLarge. ThreadClosed. UnknownThread: it was deleted.
+            ToolDefinitionError: JSON cannot write the type.
+        """
+        system, kind = self._system, None if output is str else OutputType(output)
+        message, blobs = system.user_message(
+            self.thread_id, content, message_id, user, metadata, form=kind.schema if kind else ""
+        )
+        after = 0 if message_id else (await self._head()).version
+        await system.put(message, blobs)
+        value = await answer_to(system, self.thread_id, message.message_id, after)
+        if kind is None:
+            return value
+        try:
+            return kind.read(value)
+        except UnfitOutput as error:
+            # What the schema cannot say is known here alone.
+            again = f"{message.message_id}:again"
+            told = AGAIN.format(reason=error)
+        message, _ = system.user_message(self.thread_id, told, again, user, None, form=kind.schema)
+        await system.put(message)
+        value = await answer_to(system, self.thread_id, again, after)
+        try:
+            return kind.read(value)
+        except UnfitOutput as error:
+            raise NoAnswer(self.thread_id, again, str(error)) from error
 
     async def events(
         self, after: str = "", *, follow: bool = True, tree: bool = False
@@ -115,7 +203,7 @@ class ThreadHandle(SteersThread):
         now = self._system.clock.now()
         contents = [arrived.message.content for arrived in inbox if arrived.message]
         events = Counter(content.call_id for content in contents if isinstance(content, Event))
-        return state_of(row, ready=any(_wakes(arrived, row.status, now) for arrived in inbox), events=events)
+        return state_of(row, ready=any(wakes(arrived, row.status, now) for arrived in inbox), events=events)
 
     async def authority(self) -> Authority:
         """Return what the thread may do now."""
@@ -145,11 +233,3 @@ class ThreadHandle(SteersThread):
                 if state.activity in ("idle", "resting"):
                     return state
                 await moved.wait()
-
-
-def _wakes(arrived: Delivered, status: Status, now: int) -> bool:
-    """Tell whether an input makes a thread of that status run; what a stopped one holds does not."""
-    content = arrived.message.content if arrived.message else None
-    if arrived.due > now:
-        return False
-    return status == "open" or (content is not None and urgency(content) == USER)

@@ -7,6 +7,7 @@ import msgspec
 
 from hibernaut.kernel.head import Call, Head, Link, Status, decode_head, living
 from hibernaut.messages.events import Usage
+from hibernaut.messages.inputs import USER, Delivered, urgency
 from hibernaut.stores.protocol import ThreadRow
 
 Activity = Literal["idle", "ready", "waiting", "resting", "retrying"]
@@ -147,6 +148,14 @@ def state_of(row: ThreadRow, *, ready: bool, events: Mapping[str, int] | None = 
         unpriced=head.unpriced,
         fork_of=head.fork.origin if head.fork else "",
     )
+
+
+def wakes(arrived: Delivered, status: Status, now: int) -> bool:
+    """Tell whether an input makes a thread of that status run; what a stopped one holds does not."""
+    content = arrived.message.content if arrived.message else None
+    if arrived.due > now:
+        return False
+    return status == "open" or (content is not None and urgency(content) == USER)
 
 
 def _purpose(link: Link) -> str:

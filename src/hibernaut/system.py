@@ -39,6 +39,7 @@ from hibernaut.kernel.config import LaunchConfig, checked_config, encode_config
 from hibernaut.kernel.head import Head, encode_head, registry_of
 from hibernaut.kernel.limits import ThreadOptions, check_options
 from hibernaut.messages.inputs import (
+    Ask,
     Command,
     Drop,
     Edit,
@@ -506,8 +507,12 @@ class AgentSystem(AuditsThreads, HandlesEffects, MovesTrees, ForksThreads, Knows
         message_id: str | None,
         user: str,
         metadata: Mapping[str, Any] | None,
+        *,
+        form: str | None = None,
     ) -> tuple[InputMessage, tuple[Blob, ...]]:
         """Make the message that says something to a thread, and what is to be stored beside it.
+
+        With a `form` a program waits for the answer; see `hibernaut.messages.inputs.Ask`.
 
         Raises:
             MalformedInput: it is blank. TooLarge.
@@ -518,7 +523,8 @@ class AgentSystem(AuditsThreads, HandlesEffects, MovesTrees, ForksThreads, Knows
         if user:
             check_name("user", user)
         given = "" if metadata is None else to_json(dict(metadata))
-        said = InputMessage(message_id or self._ids.new("msg"), thread_id, UserText(content, user), "api", given)
+        text = UserText(content, user) if form is None else Ask(content, user, form)
+        said = InputMessage(message_id or self._ids.new("msg"), thread_id, text, "api", given)
         return _admitted(said)
 
     async def put(self, message: InputMessage, blobs: Sequence[Blob] = ()) -> str:

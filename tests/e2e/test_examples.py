@@ -8,16 +8,24 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+PRINTS = {
+    "asking": "Build(commit='abc456', passed=False, failures=['test_a', 'test_b'])",
+    "ten_lines": "CompletionFinished",
+}
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
-def test_an_example_runs(example: Path, tmp_path: Path) -> None:
+def test_every_example_is_run() -> None:
+    assert sorted(PRINTS) == sorted(path.stem for path in (ROOT / "examples").glob("*.py"))
+
+
+@pytest.mark.parametrize("name", PRINTS)
+def test_an_example_runs(name: str, tmp_path: Path) -> None:
+    example = ROOT / "examples" / f"{name}.py"
     result = subprocess.run(
         [sys.executable, example], cwd=tmp_path, capture_output=True, encoding="utf-8", timeout=50, check=True
     )
     assert result.stderr == ""
-    assert "CompletionFinished" in result.stdout
+    assert PRINTS[name] in result.stdout
 
 
 def test_the_program_in_the_readme_is_the_example() -> None:

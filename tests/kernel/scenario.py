@@ -34,6 +34,7 @@ from hibernaut.kernel.fold import (
     fold_interrupted,
     fold_turn,
 )
+from hibernaut.kernel.forms import Given, Output, Unfit
 from hibernaut.kernel.head import Head, LoadedHead, Summary, decode_head, encode_head
 from hibernaut.kernel.limits import ThreadOptions
 from hibernaut.kernel.prepare import INTERRUPTED, prepare
@@ -144,6 +145,9 @@ TOOLS: dict[str, Refusal | Settled | Rest | Run] = {
 
 ANNOTATIONS: dict[str, tuple[str, ...]] = {"wipe": ("destructive",), "order": ("idempotent",)}
 
+GOOD = '{"good":1}'
+"""An answer in the form that is asked for."""
+
 FAMILY = {function.__name__: function for function in BUILT_IN[:5]}
 """The built-in tools for children and subscriptions."""
 
@@ -161,6 +165,13 @@ class FakeTools:
         if tool not in TOOLS:
             return Judged(Refusal(f"there is no tool {tool}"))
         return Judged(TOOLS[tool], arguments, annotations=ANNOTATIONS.get(tool, ()))
+
+
+class FakeForm:
+    """Takes what is good."""
+
+    def judge(self, text: str) -> Given | Unfit:
+        return Given(GOOD) if text == GOOD else Unfit("it is not good")
 
 
 # The thread
@@ -549,6 +560,8 @@ def _react(draft: Draft, reaction: Reaction) -> Asked:
     if reaction.reason == "interrupted":
         fold_interrupted(draft, reaction)
         return Asked(TurnCommit.INTERRUPTED, attempt=1)
+    if draft.head.asks and draft.head.asks[0].form:
+        draft.output = Output(FakeForm())
     fold_turn(draft, reaction, FakeTools())
     return Asked(TurnCommit.COMPLETE, attempt=1, usage=reaction.usage)
 

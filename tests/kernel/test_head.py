@@ -14,6 +14,7 @@ from hibernaut.kernel.head import (
     Fork,
     Head,
     Link,
+    OpenAsk,
     Pending,
     Registry,
     Standing,
@@ -161,7 +162,7 @@ def test_every_field_of_the_golden_head_says_something() -> None:
     head = full_head()
     new = Head("", b"", b"")
     same = [name for name in Head.__struct_fields__ if getattr(head, name) == getattr(new, name)]
-    assert same == ["format", *LATER, "fork"]  # a thread has a link or a fork
+    assert same == ["format", *LATER, "fork", "asks"]  # a thread has a link or a fork
 
 
 def test_the_stored_form_of_what_came_later_does_not_change() -> None:
@@ -179,6 +180,16 @@ def test_the_stored_form_of_a_fork_does_not_change() -> None:
     )
     assert decode_head(stored).head == head
     assert (head.base, full_head().base) == (head.fork, full_head().link)
+
+
+def test_the_stored_form_of_what_waits_for_an_answer_does_not_change() -> None:
+    head = Head("t", b"", b"", asks=(OpenAsk("m1", "{}", tried=True, said="a"),))
+    stored = encode_head(head)
+    assert stored.hex() == (
+        "de0004a97468726561645f6964a174a473616c74c400a6636f6e666967c400a461736b739184a26964a26d31a4666f726da2"
+        "7b7da57472696564c3a473616964a161"
+    )
+    assert decode_head(stored).head == head
 
 
 def test_a_head_that_was_only_created_has_no_more_than_its_own() -> None:

@@ -16,10 +16,12 @@ from hibernaut.kernel.authority import OPEN, Authority, Judge, Rule
 from hibernaut.kernel.commit import Disposition
 from hibernaut.kernel.fold import Failure
 from hibernaut.kernel.limits import ThreadOptions
+from hibernaut.kernel.receipt import TurnCommit
 from hibernaut.kernel.turn import TurnPart
 from hibernaut.messages.events import Usage
 from hibernaut.messages.inputs import (
     Answer,
+    Ask,
     Command,
     Drop,
     Edit,
@@ -32,9 +34,22 @@ from hibernaut.messages.inputs import (
     ToolResult,
     UserText,
 )
-from hibernaut.messages.items import EventItem, QuestionEndItem, QuestionItem, ResultItem, UserItem
+from hibernaut.messages.items import EventItem, OutputItem, QuestionEndItem, QuestionItem, ResultItem, UserItem
 from hibernaut.messages.parts import Content
-from tests.kernel.scenario import HOUR, MINUTE, OVERLOADED, REASONING, SECOND, Reaction, Thread, call, cut_short, says
+from hibernaut.messages.tools import ANSWER_TOOL
+from tests.kernel.scenario import (
+    GOOD,
+    HOUR,
+    MINUTE,
+    OVERLOADED,
+    REASONING,
+    SECOND,
+    Reaction,
+    Thread,
+    call,
+    cut_short,
+    says,
+)
 
 TOOLS = [
     "build",
@@ -65,6 +80,7 @@ FAILURES = [
 ]
 HAPPENINGS = {
     "text": 3,
+    "ask": 2,
     "end": 5,
     "result": 3,
     "event": 4,
@@ -95,7 +111,9 @@ def some_options(chance: Random) -> ThreadOptions:
 def a_part(chance: Random) -> str | TurnPart:
     kind = chance.random()
     if kind < 0.3:
-        return REASONING if kind < 0.1 else chance.choice(["I see.", "\n"])
+        return REASONING if kind < 0.1 else chance.choice(["I see.", "\n", GOOD])
+    if kind < 0.4:
+        return call(ANSWER_TOOL, chance.choice([GOOD, "{}"]), complete=chance.random() < 0.9)
     return call(chance.choice(TOOLS), complete=chance.random() < 0.9)
 
 
@@ -141,6 +159,10 @@ class ThreadMachine(RuleBasedStateMachine):
 
     def happens_text(self, chance: Random) -> None:
         self.put(UserText(f"text {len(self.handed_in)}"))
+
+    def happens_ask(self, chance: Random) -> None:
+        """A program asks, for any text or for an answer of a form."""
+        self.put(Ask(f"text {len(self.handed_in)}", form=chance.choice(["", "{}"])))
 
     def happens_end(self, chance: Random) -> None:
         """A call that runs, beside the conversation or not, is answered."""
@@ -234,6 +256,7 @@ class ThreadMachine(RuleBasedStateMachine):
         if head.status == "closed":  # that was on its way already
             return
         assert (head.status, head.turn, head.owes, thread.inbox, thread.outbox) == ("open", (), False, {}, {})
+        assert head.asks == ()
 
     # What became of it all
 
@@ -254,6 +277,22 @@ class ThreadMachine(RuleBasedStateMachine):
     def every_accepted_text_is_in_the_history_once_and_in_order(self) -> None:
         said = [item.content for item in self.thread.items if isinstance(item, UserItem) and not item.origin]
         assert said == self.accepted(UserText)
+
+    @invariant()
+    def every_program_that_asked_waits_or_has_its_answer_once_and_in_order(self) -> None:
+        asked = [name for name, one in self.handed_in.items() if isinstance(one, Ask) and self.is_accepted(name)]
+        answered = [item for item in self.thread.items if isinstance(item, OutputItem)]
+        assert [*[item.ask_id for item in answered], *[one.id for one in self.thread.head.asks]] == asked
+        forms = {name: one.form for name, one in self.handed_in.items() if isinstance(one, Ask)}
+        for item in answered:
+            assert bool(item.value) is not bool(item.problem)
+            assert not (forms[item.ask_id] and item.value) or item.value == GOOD
+
+    @invariant()
+    def whoever_waits_for_an_answer_is_not_forgotten(self) -> None:
+        head = self.thread.head
+        if head.asks and head.status == "open" and self.thread.receipt.turn is not TurnCommit.INTERRUPTED:
+            assert head.owes or head.turn or self.thread.ready()
 
     @invariant()
     def every_accepted_event_and_result_is_in_the_history_once(self) -> None:

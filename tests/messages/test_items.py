@@ -14,6 +14,7 @@ from hibernaut.messages.items import (
     EventItem,
     Item,
     NoticeItem,
+    OutputItem,
     OutsideItem,
     QuestionEndItem,
     QuestionItem,
@@ -36,6 +37,7 @@ GOLDEN: list[tuple[Item, str]] = [
         "94a1759292a174a44c6f6f6b95a169a9696d6167652f706e67c40101c40102aa687474703a2f2f782f79a0a772756e74696d65",
     ),
     (TextItem("Hi", interrupted=True), "93a161a24869c3"),
+    (OutputItem("m1", '{"a":1}', "no"), "94a176a26d31a77b2261223a317da26e6f"),
     (ReasoningItem("anthropic", b"\x00\xff", "Hm."), "94a172a9616e7468726f706963c40200ffa3486d2e"),
     (
         CallItem("call_a", "build", '{"a":1}', "toolu_1", b"\x07", "build a"),

@@ -6,6 +6,7 @@ from hibernaut.messages.items import (
     EventItem,
     Item,
     NoticeItem,
+    OutputItem,
     QuestionEndItem,
     QuestionItem,
     ReasoningItem,
@@ -56,6 +57,8 @@ def text_of(item: Item) -> str:
         case QuestionItem():
             choices = ", ".join(f"{number} {choice}" for number, choice in enumerate(item.choices, 1))
             return f"{item.prompt} [{choices}]{f' {item.url}' if item.url else ''}"
+        case OutputItem():
+            return item.problem or item.value
         case QuestionEndItem():
             return f"{item.outcome}: {item.text}"
         case Unknown():

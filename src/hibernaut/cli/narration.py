@@ -9,6 +9,7 @@ from hibernaut.messages.events import (
     AgentEvent,
     CompletionFinished,
     Notice,
+    OutputGiven,
     QuestionAsked,
     QuestionEnded,
     SubscriptionEvent,
@@ -122,13 +123,19 @@ def in_a_line(event: AgentEvent, room: int, tool: str = "") -> str:
             line = f"+ {event.child_id}{' for an event' if event.event else ''}"
         case Summarized():
             line = f"— compacted: {event.before:,} -> {event.after:,} tokens"
-        case Notice():
-            line = f"— {event.kind.replace('_', ' ')}{': ' if event.text else ''}{event.text}"
+        case Notice() | OutputGiven():
+            line = _of_notice(event)
         case CompletionFinished(interrupted=True):
             line = "[interrupted]"
         case _:
             return ""
     return shorten(line, room)
+
+
+def _of_notice(event: Notice | OutputGiven) -> str:
+    if isinstance(event, OutputGiven):
+        return f"✗ no answer: {event.problem}" if event.problem else f"= {event.value}"
+    return f"— {event.kind.replace('_', ' ')}{': ' if event.text else ''}{event.text}"
 
 
 def _of_question(event: QuestionAsked | QuestionEnded) -> str:

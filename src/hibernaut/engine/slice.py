@@ -10,6 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from hibernaut.clock import Clock
+from hibernaut.codec import sha256
 from hibernaut.engine.compacting import Asking, Compactor, fit_sizes, pressure_on
 from hibernaut.engine.counting import count_round, due_since
 from hibernaut.engine.dispatcher import Dispatcher
@@ -24,6 +25,7 @@ from hibernaut.kernel.commit import Disposition, Effect
 from hibernaut.kernel.compaction import Pressure, give_up
 from hibernaut.kernel.draft import Draft, Found
 from hibernaut.kernel.fold import Failure, fold_failure, fold_interrupted, fold_turn, spawns
+from hibernaut.kernel.forms import Output
 from hibernaut.kernel.head import Head, LoadedHead, Status, decode_head
 from hibernaut.kernel.prepare import may_spawn, prepare
 from hibernaut.kernel.queue import about_queue
@@ -36,9 +38,10 @@ from hibernaut.messages.stream import StreamPiece
 from hibernaut.metrics import Metrics
 from hibernaut.models.errors import ConnectionLost, ModelDefect, Refused
 from hibernaut.models.prices import cost_of
-from hibernaut.models.protocol import Model, ModelInfo, ModelRequest, ModelSource
+from hibernaut.models.protocol import Model, ModelInfo, ModelRequest, ModelSource, OutputSpec
 from hibernaut.stores.protocol import Claim, Store
 from hibernaut.tools.event_gate import EventGate
+from hibernaut.tools.outputs import Form, form_of
 from hibernaut.tools.running import is_asked_to_end
 from hibernaut.version import build
 
@@ -329,6 +332,7 @@ class SliceRunner:
             raise RuntimeError("a completion needs its transcript")
         buffer = TurnBuffer()
         try:
+            form = form_of(head.asks[0].form) if head.asks and head.asks[0].form else None
             transcript = hot.checked()
             if hot.has_images:
                 transcript = await fit_images(transcript, chosen.info, self._store)
@@ -343,6 +347,10 @@ class SliceRunner:
                 memo=hot.memo_of(transcript),
                 tree_id=_root_of(head),
             )
+            if form is not None:
+                draft.output = Output(form)
+                request = _in_form(request, form, chosen.info)
+                asked.tools = sha256(launch.table.digest, form.schema.encode())
             live = LiveTurn(head.thread_id, head.version, asked.attempt, draft.items, since=one.since)
             self._feed.begin(live)
             reason = await self._stream(chosen.model, request, live, draft, streaming)
@@ -470,6 +478,13 @@ def _give_up(
         draft = prepare(head, inputs, launch.config.options, now, authority=launch.authority, found=found)
     draft.park(f"{tries - 1} slices in a row came to nothing; the engine's log says why")
     return draft
+
+
+def _in_form(request: ModelRequest, form: Form, info: ModelInfo) -> ModelRequest:
+    """Return a request whose answer is to have a form."""
+    if info.structured:
+        return replace(request, output=OutputSpec(form.schema, form.tool))
+    return replace(request, tools=(*request.tools, form.tool))
 
 
 def _root_of(head: Head) -> str:

@@ -14,6 +14,7 @@ from hibernaut.codec import sha256, to_json
 from hibernaut.ids import call_id
 from hibernaut.kernel.authority import OPEN, Judge
 from hibernaut.kernel.commit import Blob, Chosen, Disposition, Effect, NewThread, Outgoing
+from hibernaut.kernel.forms import Output
 from hibernaut.kernel.head import Call, CallState, Head, metadata_of
 from hibernaut.kernel.limits import REMEMBERED_ARGUMENTS, REMEMBERED_CALLS, ThreadOptions
 from hibernaut.kernel.provenance import UNREADABLE, Entry, call_named_by, entry_of
@@ -111,6 +112,7 @@ class Draft:
         "open_before",
         "options",
         "outgoing",
+        "output",
         "patience",
         "provenance",
         "queueing",
@@ -123,7 +125,7 @@ class Draft:
         "warned",
     )
 
-    def __init__(self, head: Head, options: ThreadOptions, now: int) -> None:
+    def __init__(self, head: Head, options: ThreadOptions, now: int) -> None:  # its fields
         self.head = head
         self.options = options
         self.now = now
@@ -166,6 +168,8 @@ class Draft:
         """Calls that the stored history leaves open."""
         self.turn_end = 0
         """How many items there are up to the end of the turn that the model has just made."""
+        self.output: Output | None = None
+        """What is wanted of the answer that a program waits for, where it is to have a form."""
         self.closing: tuple[str, str] | None = None
         """The model ends the thread with this turn: why, and its report."""
         self.blocked: dict[str, int] = {}

@@ -1,6 +1,7 @@
 """How a thread is stopped or closed, and what that does to its calls, its children and its parent."""
 
 from hibernaut.kernel.draft import Draft
+from hibernaut.kernel.outputs import give_up
 from hibernaut.messages.inputs import Command, Report
 
 NOT_RUN = "Not run: the turn was cut short before its time came."
@@ -35,6 +36,8 @@ def close(draft: Draft, reason: str, report: str = "") -> None:
         draft.send(f"close:{child}", Command("close", reason="its parent was closed"), child)
     head.children = {}
     _end(draft, "closed", reason)
+    if head.asks:
+        give_up(draft, f"the thread was closed{f': {reason}' if reason else ''}")
     draft.tell_closed(servers)
     if head.link is not None:
         draft.send(f"closed:{head.thread_id}", Report(head.thread_id, report, closed=True), head.link.parent)

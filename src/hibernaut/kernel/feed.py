@@ -16,6 +16,7 @@ from hibernaut.messages.events import (
     CompletionStarted,
     Cursor,
     Notice,
+    OutputGiven,
     QuestionAsked,
     QuestionEnded,
     SubscriptionEvent,
@@ -32,6 +33,7 @@ from hibernaut.messages.items import (
     EventItem,
     Item,
     NoticeItem,
+    OutputItem,
     OutsideItem,
     QuestionEndItem,
     QuestionItem,
@@ -43,7 +45,7 @@ from hibernaut.messages.items import (
     UserItem,
 )
 
-_AFTER_NOTHING = ("empty_turn", "parked", "closed")
+_AFTER_NOTHING = ("parked", "closed")
 """Notices that a turn without anything in it ends with."""
 
 _TURN = (TextItem, ReasoningItem, CallItem)
@@ -128,6 +130,8 @@ def event_of(thread_id: str, item: Item) -> AgentEvent | None:
                 text=item.text,
                 user=item.user,
             )
+        case OutputItem():
+            return OutputGiven(thread_id=thread_id, ask_id=item.ask_id, value=item.value, problem=item.problem)
         case NoticeItem():
             return Notice(thread_id=thread_id, kind=item.kind, text=item.text)
         case _:
@@ -157,7 +161,15 @@ def _turn_bounds(items: Sequence[Item]) -> tuple[int, int]:
     turn = [position for position, item in enumerate(items) if isinstance(item, _TURN)]
     if turn:
         return turn[0], turn[-1] + 1
+    for position, item in enumerate(items):
+        if isinstance(item, NoticeItem) and item.kind == "empty_turn":
+            return position, position
     end = len(items)
-    while end and isinstance(items[end - 1], NoticeItem) and items[end - 1].kind in _AFTER_NOTHING:  # type: ignore[union-attr]
+    while end and _comes_after(items[end - 1]):
         end -= 1
     return end, end
+
+
+def _comes_after(item: Item) -> bool:
+    """Tell whether an item is about a turn without anything in it, which ends before it."""
+    return isinstance(item, OutputItem) or (isinstance(item, NoticeItem) and item.kind in _AFTER_NOTHING)

@@ -9,17 +9,19 @@ import msgspec
 from hibernaut.codec import sha256
 from hibernaut.errors import ConfigurationError, ModelError
 from hibernaut.ids import call_id
-from hibernaut.kernel import questions
+from hibernaut.kernel import outputs, questions
 from hibernaut.kernel.dispatch import dispatch
 from hibernaut.kernel.draft import Draft
 from hibernaut.kernel.ending import close
 from hibernaut.kernel.family import FamilyMatter, carry_out, finish
+from hibernaut.kernel.forms import Given, Output
 from hibernaut.kernel.head import Call, CallMode
 from hibernaut.kernel.limits import BACKOFF_FIRST, BACKOFF_MOST, RETRY_AFTER_MOST
 from hibernaut.kernel.turn import Turn, TurnCall, TurnPart, TurnText
 from hibernaut.messages.events import Usage
 from hibernaut.messages.items import CallItem, ReasoningItem, TextItem, UserItem
 from hibernaut.messages.parts import Content
+from hibernaut.messages.tools import ANSWER_TOOL
 
 GO_ON = "[The output limit cut your answer off here. Go on exactly where it stopped.]"
 CUT_CALL = "Not run: the output limit cut this call off before its arguments were complete. Call it again, shorter."
@@ -108,12 +110,14 @@ def fold_turn(draft: Draft, turn: Turn, judge: CallJudge) -> None:
         elif head.status == "open":
             dispatch(draft)
         draft.release_results()
-    elif turn.reason == "length":
+        if outputs.end_calls(draft, calls):
+            finish(draft, given.value if draft.output and isinstance(given := draft.output.given, Given) else "")
+    elif turn.reason == "length" and not outputs.wants_form(draft):
         _continue(draft, _text_of(said))
     else:
         if not said:
             draft.notice("empty_turn", "the model answered with nothing")
-        finish(draft, _text_of(said))
+        _end(draft, _text_of(said), cut=turn.reason == "length")
     if said and turn.reason != "length":
         head.continuations = 0
     if head.questions:
@@ -251,6 +255,8 @@ def _store_call(
         judged = Judged(Refusal(cut))
     elif position >= draft.options.max_calls_per_turn:
         judged = Judged(Refusal(f"Not run: a turn may make at most {draft.options.max_calls_per_turn} calls."))
+    elif draft.output is not None and part.name == ANSWER_TOOL:
+        judged = _judge_answer(draft.output, part.arguments)
     else:
         judged = judge.judge(part.name, part.arguments, draft.now)
     tool = _NOT_IN_NAMES.sub("_", part.name)[:LONGEST_NAME] or "unnamed"
@@ -280,6 +286,18 @@ def _store_call(
     return call, None
 
 
+def _judge_answer(output: Output, arguments: str) -> Judged:
+    reason = outputs.take_call(output, arguments)
+    value = output.given.value if output.given else "{}"
+    return Judged(Refusal(reason) if reason else Settled(outputs.TAKEN), value)
+
+
+def _end(draft: Draft, text: str, *, cut: bool = False) -> None:
+    """End a turn in plain text, unless whoever waits for an answer cannot take it."""
+    if outputs.end_text(draft, text, cut=cut):
+        finish(draft, text)
+
+
 def _continue(draft: Draft, text: str) -> None:
     head = draft.head
     if not text:
@@ -288,8 +306,9 @@ def _continue(draft: Draft, text: str) -> None:
     elif head.continuations >= draft.options.max_continuations:
         draft.notice("truncated", f"the answer was cut by the output limit and continued {head.continuations} times")
         head.continuations = 0
-        finish(draft, text)
+        _end(draft, text)
     else:
         head.continuations += 1
+        outputs.keep_beginning(draft, text)
         draft.items.append(UserItem(GO_ON, origin="runtime"))
         head.owes = True

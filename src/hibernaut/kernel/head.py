@@ -178,6 +178,18 @@ class Pending(msgspec.Struct, omit_defaults=True):
     """Whether the call may be begun is what it asks: SHA-256 of the tool's name and the arguments."""
 
 
+class OpenAsk(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A program waits for an answer; see `hibernaut.messages.inputs.Ask`."""
+
+    id: str
+    """The message that asked."""
+    form: str = ""
+    tried: bool = False
+    """An answer that does not fit was given, and sent back."""
+    said: str = ""
+    """The beginning of the answer, where the output limit has cut it."""
+
+
 class Head(msgspec.Struct, omit_defaults=True):
     """The record of one thread. See the module's text."""
 
@@ -264,6 +276,8 @@ class Head(msgspec.Struct, omit_defaults=True):
     """and how many of the tokens used are theirs."""
     granted_cost: tuple[int, int] = (0, 0)
     """Both of them when somebody last let the thread go on."""
+    asks: tuple[OpenAsk, ...] = ()
+    """Programs that wait for an answer, the one that asked first before the others."""
 
     @property
     def used(self) -> int:

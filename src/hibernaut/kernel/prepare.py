@@ -6,7 +6,7 @@ draft that says whether the model must be asked.
 
 from collections.abc import Sequence
 
-from hibernaut.kernel import questions
+from hibernaut.kernel import outputs, questions
 from hibernaut.kernel.authority import OPEN, Judge
 from hibernaut.kernel.budgets import park_if_spent
 from hibernaut.kernel.commands import command, resume, resumes, settle
@@ -24,6 +24,7 @@ from hibernaut.kernel.subscriptions import confirm
 from hibernaut.kernel.waiting import STILL_RUNNING, forget, grace_ends, must_wait, refuse, wake
 from hibernaut.messages.inputs import (
     Answer,
+    Ask,
     Command,
     Delivered,
     Event,
@@ -90,16 +91,24 @@ def prepare(
     if head.questions:
         questions.sweep(draft)
     if head.status == "open":
-        if inputs and head.owes:
-            head.reported = False
-        if head.turn:
-            dispatch(draft)
-            draft.release_results()
-        elif inputs and head.link is not None:
-            end_if_done(draft)
-        if draft.wants_completion:
-            park_if_spent(draft)
+        _go_on(draft, woken=bool(inputs))
     return draft
+
+
+def _go_on(draft: Draft, *, woken: bool) -> None:
+    """Find out what an open thread does next."""
+    head = draft.head
+    if head.asks:
+        outputs.remind(draft)
+    if woken and head.owes:
+        head.reported = False
+    if head.turn:
+        dispatch(draft)
+        draft.release_results()
+    elif woken and head.link is not None:
+        end_if_done(draft)
+    if draft.wants_completion:
+        park_if_spent(draft)
 
 
 def may_spawn(content: InputContent) -> bool:
@@ -167,7 +176,7 @@ def _take(draft: Draft, arrived: Delivered) -> bool:
 def _apply(draft: Draft, content: InputContent, arrived: Delivered) -> Disposition | None:  # a table
     """Apply an input of an open thread, by its kind."""
     if isinstance(content, UserText):
-        return _user_text(draft, content)
+        return _user_text(draft, content, arrived.message_id)
     if isinstance(content, ToolResult):
         return _result(draft, content, arrived)
     if isinstance(content, Event):
@@ -191,7 +200,10 @@ def _apply(draft: Draft, content: InputContent, arrived: Delivered) -> Dispositi
     return Disposition.STALE  # the decisions of operators do not come here
 
 
-def _user_text(draft: Draft, content: UserText) -> Disposition:
+def _user_text(draft: Draft, content: UserText, message_id: str) -> Disposition:
+    if isinstance(content, Ask) and not outputs.has_room(draft):
+        draft.notice("refused", f"{outputs.MOST_ASKS} programs wait for answers of this thread already")
+        return Disposition.REFUSED
     for call in draft.turn_calls() if draft.head.turn else ():
         if call.held is not None:
             continue
@@ -208,6 +220,8 @@ def _user_text(draft: Draft, content: UserText) -> Disposition:
     draft.head.owes = True
     draft.head.continuations = 0
     draft.forget_failures()
+    if isinstance(content, Ask):
+        outputs.ask(draft, content, message_id)
     return Disposition.ACCEPTED
 
 

@@ -164,6 +164,17 @@ class QuestionEnded(AgentEvent, frozen=True, kw_only=True):
     user: str = ""
 
 
+class OutputGiven(AgentEvent, frozen=True, kw_only=True):
+    """A program that asked with message `ask_id` has its answer: text, or JSON of the form that it asked for.
+
+    With a `problem` there is no answer, and that is why.
+    """
+
+    ask_id: str
+    value: str
+    problem: str = ""
+
+
 class Notice(AgentEvent, frozen=True, kw_only=True):
     """Something happened to the thread itself; see `NoticeItem` for the kinds."""
 

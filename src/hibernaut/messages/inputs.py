@@ -20,6 +20,15 @@ class UserText(_Input, frozen=True, tag="user"):
     user: str = ""
 
 
+class Ask(UserText, frozen=True, tag="ask"):
+    """A user speaks, and a program waits for the answer, which has to fit `form`.
+
+    That is a JSON Schema of an object, as JSON text; "" where any text is an answer.
+    """
+
+    form: str = ""
+
+
 class ToolResult(_Input, frozen=True, tag="result"):
     """A call is answered. `subscription`: it stays open and will bring events.
 
@@ -169,6 +178,7 @@ class Orphaned(_Input, frozen=True, tag="orphaned"):
 
 InputContent = (
     UserText
+    | Ask
     | ToolResult
     | Event
     | Timer

@@ -9,6 +9,7 @@ from hibernaut.messages.items import (
     EventItem,
     Item,
     NoticeItem,
+    OutputItem,
     OutsideItem,
     QuestionEndItem,
     QuestionItem,
@@ -34,6 +35,7 @@ KINDS: dict[type[Item], str] = {
     QuestionItem: "question",
     QuestionEndItem: "question over",
     NoticeItem: "notice",
+    OutputItem: "answer",
     Unknown: "unknown",
 }
 """What each kind of item is called."""

@@ -164,6 +164,17 @@ class NoticeItem(_Item, frozen=True, tag="n"):
     text: str = ""
 
 
+class OutputItem(_Item, frozen=True, tag="v"):
+    """The answer that a program waits for, which asked with message `ask_id`. A model never sees it.
+
+    `value` is text, or JSON of the form that was asked for. With a `problem` there is no answer, and that is why.
+    """
+
+    ask_id: str
+    value: str
+    problem: str = ""
+
+
 class Unknown(_Item, frozen=True, tag="?"):
     """An item that a newer version wrote. It is kept as it is and shown to no model."""
 
@@ -183,6 +194,7 @@ Item = (
     | QuestionItem
     | QuestionEndItem
     | NoticeItem
+    | OutputItem
     | Unknown
 )
 

@@ -14,12 +14,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from types import NoneType, SimpleNamespace, UnionType
-from typing import Annotated, Any, Final, Literal, TypeAlias, cast, get_args, get_origin
+from typing import Annotated, Any, Final, Literal, TypeAlias, TypeVar, cast, get_args, get_origin
 
 import msgspec
 
 from hibernaut.errors import ToolDefinitionError
 from hibernaut.tools.arguments import JSON, ArgumentsRefused, canonical, is_marked, restore_arguments
+
+T = TypeVar("T")
 
 Schema: TypeAlias = dict[str, JSON]
 """A JSON Schema (2020-12) as Python has it."""
@@ -95,16 +97,9 @@ class ToolSignature:
                 pass  # the slower way says why, or makes it fit
         values = restore_arguments(_object_of(arguments) if isinstance(arguments, str) else arguments, written)
         try:
-            return self._convert(values)
+            return converted(values, self._struct)
         except msgspec.ValidationError as error:
-            # Some providers write every number with a decimal point; 5.0 is an integer to JSON Schema, not to msgspec.
-            try:
-                return self._convert(_whole_numbers(values))
-            except msgspec.ValidationError:
-                raise self._refusal(error) from None
-
-    def _convert(self, values: JSON) -> msgspec.Struct:
-        return msgspec.convert(values, self._struct, dec_hook=_model_value, str_keys=True)
+            raise self._refusal(error) from None
 
     def _refusal(self, error: msgspec.ValidationError) -> ArgumentsRefused:
         hint = ""
@@ -179,6 +174,22 @@ def signature_of(
         rename=fields,
     )
     return ToolSignature(tool_name, description, root, context or None, fields, struct)
+
+
+def converted(values: JSON, kind: type[T]) -> T:
+    """Make a value of a type that has a schema of what came as JSON.
+
+    Raises:
+        msgspec.ValidationError: it does not fit. What the code of a pydantic model raises comes as it is.
+    """
+    try:
+        return msgspec.convert(values, kind, dec_hook=_model_value, str_keys=True)
+    except msgspec.ValidationError as error:
+        # Some providers write every number with a decimal point; 5.0 is an integer to JSON Schema, not to msgspec.
+        try:
+            return msgspec.convert(_whole_numbers(values), kind, dec_hook=_model_value, str_keys=True)
+        except msgspec.ValidationError:
+            raise error from None
 
 
 def schema_of(hint: Any, where: str) -> Schema:
@@ -422,7 +433,7 @@ def _collect_orders(hint: Any, found: dict[_Values, list[JSON]], seen: set[objec
 
 
 def _put_in_order(schema: Schema, orders: Mapping[_Values, list[JSON]]) -> None:
-    for node in _nodes(schema):
+    for node in nodes(schema):
         values = node.get("enum")
         if isinstance(values, list) and all(isinstance(value, str | int | None) for value in values):
             node["enum"] = orders.get(_values(values), values)
@@ -433,19 +444,19 @@ def _put_in_order(schema: Schema, orders: Mapping[_Values, list[JSON]]) -> None:
                 node.setdefault("type", "integer")
 
 
-def _nodes(schema: JSON) -> Iterator[Schema]:
+def nodes(schema: JSON) -> Iterator[Schema]:
     """Walk through a schema and what is inside it, but not through the data that it holds."""
     if isinstance(schema, list):
         for each in schema:
-            yield from _nodes(each)
+            yield from nodes(each)
     elif isinstance(schema, dict):
         yield schema
         for keyword, value in schema.items():
             if keyword in _NAMED_SCHEMAS and isinstance(value, dict):
                 for each in value.values():
-                    yield from _nodes(each)
+                    yield from nodes(each)
             elif keyword not in _DATA:
-                yield from _nodes(value)
+                yield from nodes(value)
 
 
 def _whole_numbers(value: JSON) -> JSON:
@@ -493,7 +504,7 @@ def _definition_name(name: str) -> str:
 
 def _with_prefix(schema: JSON, prefix: str) -> JSON:
     copied = copy.deepcopy(schema)
-    for node in _nodes(copied):
+    for node in nodes(copied):
         for keyword, value in node.items():
             if isinstance(value, str) and value.startswith(_DEFINITION) and keyword not in _DATA:
                 node[keyword] = f"{_DEFINITION}{prefix}.{value.removeprefix(_DEFINITION)}"

@@ -18,6 +18,7 @@ import msgspec
 
 from hibernaut.errors import ToolDefinitionError
 from hibernaut.messages.items import EVENT_TOOL
+from hibernaut.messages.tools import ANSWER_TOOL
 from hibernaut.tools.context import LONGEST_WAIT, ToolContext
 from hibernaut.tools.event_schema import write_schema
 from hibernaut.tools.schema import ToolSignature, signature_of
@@ -219,7 +220,7 @@ def tool(
 
 def is_reserved(name: str) -> bool:
     """Tell whether a name is the runtime's own: no tool has it, and a call of it is refused."""
-    return name == EVENT_TOOL or name.endswith("__injected") or name.startswith("__harness_")
+    return name in (EVENT_TOOL, ANSWER_TOOL) or name.endswith("__injected") or name.startswith("__harness_")
 
 
 def _mode(function: object, where: str, *, inline: bool) -> Mode:

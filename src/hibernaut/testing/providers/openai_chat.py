@@ -237,10 +237,10 @@ class ChatWire:
             refuse("This fake only streams.", "stream")
         if "tools" in body:
             check_tools(body["tools"], nested=True)
-        if form := body.get("response_format"):
-            check_form({"type": form.get("type"), **form.get("json_schema", {})}, "response_format")
             if not manner.strict and any("strict" in tool["function"] for tool in body["tools"]):
                 refuse("A function has no `strict`.", "tools")
+        if form := body.get("response_format"):
+            check_form({"type": form.get("type"), **form.get("json_schema", {})}, "response_format")
         messages = body.get("messages")
         if not isinstance(messages, list) or not messages:
             refuse("There are no messages.", "messages", "missing_required_parameter")

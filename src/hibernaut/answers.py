@@ -1,0 +1,44 @@
+"""Waiting for what a thread answers to a program."""
+
+from typing import TYPE_CHECKING
+
+from hibernaut.errors import NoAnswer, ThreadClosed
+from hibernaut.kernel.head import decode_head
+from hibernaut.messages.items import OutputItem, decode_page
+from hibernaut.state import wakes
+
+if TYPE_CHECKING:
+    from hibernaut.system import AgentSystem
+
+
+async def answer_to(system: "AgentSystem", thread_id: str, ask_id: str, after: int = 0) -> str:
+    """Return the answer to a message that asked: text, or JSON of the form that it asked for.
+
+    `after` is a head version at which there was no answer yet; the history is read from there.
+
+    Raises:
+        NoAnswer: there is none, and will be none as things stand. ThreadClosed. UnknownThread: it was deleted.
+    """
+    store = system.store
+    with system.feed.watch(thread_id) as moved:
+        while True:
+            moved.clear()
+            # In this order: what leaves the inbox shows in the head, and what leaves the head in the log.
+            inbox = await store.read_inbox(thread_id)
+            head = decode_head((await system.row(thread_id)).head).head
+            for row in await store.read_log(thread_id, after):
+                after = row.version
+                for item in decode_page(row.page):
+                    if isinstance(item, OutputItem) and item.ask_id == ask_id:
+                        if item.problem:
+                            raise NoAnswer(thread_id, ask_id, item.problem)
+                        return item.value
+            if head.status == "closed":
+                raise ThreadClosed(thread_id)
+            if ask_id not in [one.message_id for one in inbox] and ask_id not in [one.id for one in head.asks]:
+                raise NoAnswer(thread_id, ask_id, "nothing waits for one: the message was dropped, or only said")
+            now = system.clock.now()
+            if head.status != "open" and not any(wakes(arrived, head.status, now) for arrived in inbox):
+                problem = f"it is {head.status} ({head.reason}); once it goes on, ask with this message id again"
+                raise NoAnswer(thread_id, ask_id, problem)
+            await moved.wait()
