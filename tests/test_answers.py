@@ -10,10 +10,10 @@ from typing import Annotated, Any, Literal, TypedDict
 import msgspec
 import pytest
 
-from hibernaut import AgentSystem, ScriptedModel, ThreadHandle, ThreadOptions, tool
-from hibernaut.errors import NoAnswer, ThreadClosed, ToolDefinitionError
+from hibernaut import AgentSystem, Deferred, ScriptedModel, ThreadHandle, ThreadOptions, ToolContext, tool
+from hibernaut.errors import NoAnswer, ThreadClosed, ToolDefinitionError, UnknownMessage, UnknownThread
 from hibernaut.kernel.head import decode_head
-from hibernaut.kernel.outputs import CUT, GO_ON, MOST_ASKS, NEXT, TAKEN
+from hibernaut.kernel.outputs import BESIDE, CUT, MOST_ASKS, TAKEN, TAKEN_BEFORE, WAITS
 from hibernaut.messages.events import OutputGiven
 from hibernaut.messages.items import CallItem, OutputItem, ResultItem, TextItem, UserItem
 from hibernaut.messages.tools import ANSWER_TOOL
@@ -51,6 +51,11 @@ BUILD = Build("abc456", passed=False, failures=["test_a"])
 def answer(values: dict[str, Any]) -> ScriptedTurn:
     """Answer by the tool that takes answers."""
     return call(ANSWER_TOOL, values)
+
+
+def waits(question: str) -> str:
+    """Return the note that says which question is to be answered."""
+    return WAITS.format(question=msgspec.json.encode(question).decode())
 
 
 def native(*turns: Playable) -> ScriptedModel:
@@ -112,12 +117,33 @@ def test_a_text_that_the_output_limit_cut_is_put_together() -> None:
     run(ScriptedModel([turn("one ", reason="length"), turn("two ", reason="length"), say("three")]), scenario)
 
 
-def test_an_empty_turn_is_no_answer() -> None:
+def test_an_empty_turn_is_no_answer_and_is_asked_for_once_more() -> None:
     async def scenario(system: AgentSystem, agent: ThreadHandle) -> None:
-        with pytest.raises(NoAnswer, match="answered with nothing"):
+        assert await agent.ask("Hello?") == "Hello."
+        with pytest.raises(NoAnswer, match="nothing was answered"):
             await agent.ask("Hello?")
 
-    run(ScriptedModel([turn()]), scenario)
+    run(ScriptedModel([turn(), say("Hello."), turn(), turn()]), scenario)
+
+
+@pytest.mark.parametrize(
+    "turns, text",
+    [
+        ([turn("Let me look: ", reason="length"), call("look"), say("Final.")], "Final."),
+        ([turn("A ", reason="length"), turn("B ", call("look")), say("C")], "C"),
+        ([turn("B ", call("look")), turn("A ", reason="length"), say("C")], "A C"),
+    ],
+)
+def test_the_answer_is_the_text_of_the_turn_that_ends_the_work(turns: list[Playable], text: str) -> None:
+    @tool
+    async def look() -> str:
+        """Look."""
+        return "Seen."
+
+    async def scenario(system: AgentSystem, agent: ThreadHandle) -> None:
+        assert await agent.ask("What is there?") == text
+
+    run(ScriptedModel(turns), scenario, tools=[look])
 
 
 # Values
@@ -179,7 +205,7 @@ def test_a_pydantic_model_is_asked_again_with_what_its_own_rules_say() -> None:
         (told,) = [
             item for item in await agent.history() if isinstance(item, UserItem) and "has to be even" in str(item)
         ]
-        assert told.origin == ""
+        assert told.origin == "runtime"
 
     run(ScriptedModel([answer({"number": 3}), answer({"number": 4})]), scenario)
 
@@ -260,30 +286,47 @@ def test_c51_an_answer_that_the_output_limit_cut_is_asked_for_again_and_not_cont
     run(native(turn('{"commit": "abc', reason="length"), say(written(GOOD))), scenario)
 
 
-def test_a_second_answer_in_one_turn_is_not_taken() -> None:
+def test_a_second_answer_in_one_turn_is_not_taken_and_stays_what_it_was() -> None:
     async def scenario(system: AgentSystem, agent: ThreadHandle) -> None:
         assert await agent.ask("A number?", output=int) == 1
+        history = await agent.history()
         assert [item.value for item in await outputs(agent)] == ['{"value":1}']
+        assert [item.arguments for item in history if isinstance(item, CallItem)] == [
+            f'{{"value":{number}}}' for number in range(1, 8)
+        ]
+        results = [item.content for item in history if isinstance(item, ResultItem)]
+        assert results == [TAKEN, *[TAKEN_BEFORE] * 6]
+        assert (await agent.state()).status == "open"
 
-    run(ScriptedModel([turn(answer({"value": 1}), answer({"value": 2}))]), scenario)
+    run(ScriptedModel([turn(*[answer({"value": number}) for number in range(1, 8)])]), scenario)
 
 
-def test_other_calls_of_the_turn_that_answers_go_on() -> None:
-    released = asyncio.Event()
-
+@pytest.mark.parametrize("first", [True, False])
+def test_an_answer_beside_other_calls_is_a_guess_and_is_sent_back(first: bool) -> None:
     @tool
     async def work() -> str:
         """Work."""
-        await released.wait()
-        return "Worked."
+        return "It is 2."
+
+    guess = [answer({"value": 1}), call("work")]
 
     async def scenario(system: AgentSystem, agent: ThreadHandle) -> None:
-        assert await agent.ask("A number?", output=int) == 1
-        released.set()
-        await agent.wait_idle()
-        assert [item.text for item in await agent.history() if isinstance(item, TextItem)] == ["All done."]
+        assert await agent.ask("A number?", output=int) == 2
+        results = [str(item.content) for item in await agent.history() if isinstance(item, ResultItem)]
+        assert sum(BESIDE in result for result in results) == 1
 
-    run(ScriptedModel([turn(call("work"), answer({"value": 1})), say("All done.")]), scenario, tools=[work])
+    script = [turn(*(guess if first else reversed(guess))), answer({"value": 2})]
+    run(ScriptedModel(script), scenario, tools=[work])
+
+
+def test_after_two_misfits_the_model_is_not_told_to_try_again() -> None:
+    async def scenario(system: AgentSystem, agent: ThreadHandle) -> None:
+        with pytest.raises(NoAnswer, match="valu"):
+            await agent.ask("A number?", output=int)
+        results = [str(item.content) for item in await agent.history() if isinstance(item, ResultItem)]
+        assert ["Give it again" in result for result in results] == [True, False]
+
+    run(ScriptedModel([answer({"value": "x"}), answer({"value": "y"})]), scenario)
 
 
 def test_a_call_of_the_tool_when_nobody_asked_is_refused() -> None:
@@ -356,27 +399,83 @@ def test_two_programs_that_ask_at_once_are_answered_one_after_the_other() -> Non
             await system.step([])
             assert [*await questions] == [True, 4]
             texts = [item.content for item in await agent.history() if isinstance(item, UserItem)]
-            assert texts == ["Even?", "Which?", NEXT]
+            assert texts == ["Even?", "Which?", waits("Even?"), waits("Which?")]
 
     asyncio.run(scenario())
 
 
-def test_what_others_say_meanwhile_does_not_end_the_question() -> None:
+def test_who_speaks_meanwhile_is_answered_first_and_the_question_after_that() -> None:
     asked, told = asyncio.Event(), asyncio.Event()
 
     async def play(request: ModelRequest) -> ScriptedTurn:
         asked.set()
         await told.wait()
-        return answer({"value": sum(isinstance(item, UserItem) for item in request.transcript)})
+        texts = [item.content for item in request.transcript if isinstance(item, UserItem)]
+        offered = ANSWER_TOOL in [spec.name for spec in request.tools]
+        assert offered is (texts[-1] != "Hello, bot.")
+        return answer({"value": 7}) if offered else say("Hello, Bob.")
 
     async def scenario(system: AgentSystem, agent: ThreadHandle) -> None:
         question = asyncio.create_task(agent.ask("How many?", output=int))
         await asked.wait()
-        await agent.send("One more.")
+        await agent.send("Hello, bot.")
         told.set()
-        assert await question == 2
+        assert await question == 7
+        texts = [item.content for item in await agent.history() if isinstance(item, UserItem)]
+        assert texts == ["How many?", "Hello, bot.", waits("How many?")]
 
     run(ScriptedModel(play), scenario)
+
+
+@pytest.mark.parametrize("kind", [str, int])
+def test_work_for_the_answer_that_goes_on_beside_the_conversation_is_waited_for(kind: Any) -> None:
+    released, working = asyncio.Event(), asyncio.Event()
+
+    @tool
+    async def count() -> str:
+        """Count."""
+        working.set()
+        await released.wait()
+        return "There are 7."
+
+    def play(request: ModelRequest) -> ScriptedTurn:
+        last = str(getattr(request.transcript[-1], "content", ""))
+        if last == "How many?":
+            return call("count")
+        if "There are 7." in last:
+            return say("7") if kind is str else answer({"value": 7})
+        return say("I am counting.")
+
+    async def scenario(system: AgentSystem, agent: ThreadHandle) -> None:
+        question = asyncio.create_task(agent.ask("How many?", output=kind))
+        await working.wait()
+        await agent.send("What are you doing?")
+        with system.feed.watch("t") as moved:
+            while TextItem("I am counting.") not in await agent.history():
+                moved.clear()
+                await moved.wait()
+        released.set()
+        assert await question == kind(7)
+
+    run(ScriptedModel(play), scenario, tools=[count])
+
+
+def test_old_work_that_goes_on_beside_the_conversation_does_not_hold_up_an_answer() -> None:
+    @tool
+    async def sign(ctx: ToolContext) -> Deferred:
+        """Have it signed."""
+        return ctx.defer()
+
+    async def scenario(system: AgentSystem, agent: ThreadHandle) -> None:
+        await agent.send("Have it signed.")
+        with system.feed.watch("t") as moved:
+            while (await agent.state()).activity != "waiting":
+                moved.clear()
+                await moved.wait()
+        assert await agent.ask("How is it going?") == "It waits for the signature."
+
+    script = [call("sign"), say("It waits for the signature.")]
+    run(ScriptedModel(script), scenario, tools=[sign])
 
 
 def test_a_thread_that_is_parked_gives_no_answer_until_it_goes_on() -> None:
@@ -407,7 +506,7 @@ def test_a_thread_stopped_in_the_middle_of_its_answer_goes_on_with_it() -> None:
             await question
         await agent.resume()
         assert await agent.ask("Which?", message_id="ask") == "5"
-        assert UserItem(GO_ON, origin="runtime") in await agent.history()
+        assert UserItem(waits("Which?"), origin="runtime") in await agent.history()
 
     run(model, scenario)
 
@@ -430,6 +529,83 @@ def test_a_thread_that_is_closed_gives_no_answer() -> None:
             await agent.ask("And now?")
 
     run(ScriptedModel(play), scenario)
+
+
+@pytest.mark.parametrize("word", ["leave", "delete", "freeze"])
+def test_whoever_waits_is_told_when_the_thread_goes_away_under_them(word: str) -> None:
+    async def scenario() -> None:
+        async with AgentSystem(model=ScriptedModel([]), run=False) as system:
+            agent = await system.launch(thread_id="t")
+            question = asyncio.create_task(agent.ask("Which?", message_id="ask"))
+            await stored(system, 1)
+            if word == "delete":
+                await agent.delete()
+            elif word == "freeze":
+                await agent.freeze()
+            if word != "leave":
+                async with asyncio.timeout(10):
+                    with pytest.raises(UnknownThread if word == "delete" else NoAnswer):
+                        await question
+        if word == "leave":
+            async with asyncio.timeout(10):
+                with pytest.raises(NoAnswer, match="closed"):
+                    await question
+
+    asyncio.run(scenario())
+
+
+def test_a_question_that_is_dropped_while_the_thread_works_on_it_has_no_answer_and_takes_nobody_s_turn() -> None:
+    gate, asked = asyncio.Event(), asyncio.Event()
+
+    async def play(request: ModelRequest) -> ScriptedTurn:
+        if request.tools[-1].name == ANSWER_TOOL:
+            asked.set()
+            await gate.wait()
+        return say("Hello, Bob.")
+
+    async def scenario(system: AgentSystem, agent: ThreadHandle) -> None:
+        question = asyncio.create_task(agent.ask("Which?", output=int, message_id="ask"))
+        await asked.wait()
+        assert (await agent.state()).awaited == ("ask",)
+        await agent.drop("ask", "never mind")
+        await agent.send("Hello.")
+        gate.set()
+        with pytest.raises(NoAnswer, match="never mind"):
+            await question
+        await agent.wait_idle()
+        assert TextItem("Hello, Bob.") in await agent.history()
+        with pytest.raises(UnknownMessage):
+            await agent.drop("ask")
+
+    run(ScriptedModel(play), scenario)
+
+
+@pytest.mark.parametrize("first, then", [(str, int), (int, Build)])
+def test_a_question_that_was_asked_in_another_form_has_no_answer_of_this_one(first: Any, then: Any) -> None:
+    async def scenario(system: AgentSystem, agent: ThreadHandle) -> None:
+        await agent.ask("Which?", output=first, message_id="ask")
+        with pytest.raises(NoAnswer, match="another form"):
+            await agent.ask("Which?", output=then, message_id="ask")
+
+    run(ScriptedModel([say("hello") if first is str else answer({"value": 2})]), scenario)
+
+
+def test_a_long_message_id_may_be_sent_back_as_well() -> None:
+    pydantic = pytest.importorskip("pydantic")
+
+    def never(value: int) -> int:
+        raise ValueError("no number will do")
+
+    model = pydantic.create_model("Never", number=(Annotated[int, pydantic.AfterValidator(never)], ...))
+
+    async def scenario(system: AgentSystem, agent: ThreadHandle) -> None:
+        with pytest.raises(NoAnswer, match="no number will do") as caught:
+            await agent.ask("A number?", output=model, message_id="m" * 200)
+        assert caught.value.message_id == "m" * 200
+        origins = [item.origin for item in await agent.history() if isinstance(item, UserItem)]
+        assert origins == ["", "runtime"]
+
+    run(ScriptedModel([answer({"number": 3}), answer({"number": 4})]), scenario)
 
 
 def test_a_question_that_an_operator_drops_has_no_answer() -> None:
@@ -480,6 +656,8 @@ def test_so_many_questions_at_once_and_no_more() -> None:
             await system.step([])
             answers = await asyncio.gather(*questions, return_exceptions=True)
             assert sorted(each for each in answers if isinstance(each, str)) == sorted(map(str, range(MOST_ASKS)))
-            assert [type(each) for each in answers if not isinstance(each, str)] == [NoAnswer]
+            (turned_away,) = [each for each in answers if not isinstance(each, str)]
+            assert isinstance(turned_away, NoAnswer)
+            assert f"{MOST_ASKS} programs wait" in turned_away.problem
 
     asyncio.run(scenario())

@@ -23,12 +23,15 @@ async def answer_to(system: "AgentSystem", thread_id: str, ask_id: str, after: i
     with system.feed.watch(thread_id) as moved:
         while True:
             moved.clear()
+            if system.feed.is_over:
+                raise NoAnswer(thread_id, ask_id, "the system was closed; ask again with this message id")
             # In this order: what leaves the inbox shows in the head, and what leaves the head in the log.
             inbox = await store.read_inbox(thread_id)
-            head = decode_head((await system.row(thread_id)).head).head
-            for row in await store.read_log(thread_id, after):
-                after = row.version
-                for item in decode_page(row.page):
+            row = await system.row(thread_id)
+            head = decode_head(row.head).head
+            for entry in await store.read_log(thread_id, after):
+                after = entry.version
+                for item in decode_page(entry.page):
                     if isinstance(item, OutputItem) and item.ask_id == ask_id:
                         if item.problem:
                             raise NoAnswer(thread_id, ask_id, item.problem)
@@ -37,8 +40,8 @@ async def answer_to(system: "AgentSystem", thread_id: str, ask_id: str, after: i
                 raise ThreadClosed(thread_id)
             if ask_id not in [one.message_id for one in inbox] and ask_id not in [one.id for one in head.asks]:
                 raise NoAnswer(thread_id, ask_id, "nothing waits for one: the message was dropped, or only said")
-            now = system.clock.now()
-            if head.status != "open" and not any(wakes(arrived, head.status, now) for arrived in inbox):
-                problem = f"it is {head.status} ({head.reason}); once it goes on, ask with this message id again"
-                raise NoAnswer(thread_id, ask_id, problem)
+            status, now = head.status, system.clock.now()
+            if row.frozen or (status != "open" and not any(wakes(arrived, status, now) for arrived in inbox)):
+                stands = "frozen" if row.frozen else f"{status} ({head.reason})" if head.reason else status
+                raise NoAnswer(thread_id, ask_id, f"it is {stands}; once it goes on, ask with this message id again")
             await moved.wait()

@@ -7,6 +7,7 @@ from typing import Any, TypeVar, overload
 
 from hibernaut.answers import answer_to
 from hibernaut.authorizing import authority_of, explain
+from hibernaut.codec import sha256
 from hibernaut.engine.answering import OpenQuestion
 from hibernaut.engine.history import inherited_items
 from hibernaut.engine.trees import tree_events
@@ -16,13 +17,14 @@ from hibernaut.kernel.head import Head, decode_head
 from hibernaut.kernel.outputs import AGAIN
 from hibernaut.kernel.receipt import Receipt, decode_receipt
 from hibernaut.messages.events import AgentEvent
-from hibernaut.messages.inputs import Event
+from hibernaut.messages.inputs import Ask, Event, InputMessage
 from hibernaut.messages.items import Item, decode_page
 from hibernaut.messages.parts import Content
+from hibernaut.messages.text import clean
 from hibernaut.state import ThreadState, state_of, wakes
 from hibernaut.steering import SteersThread
 from hibernaut.stores.protocol import ViewRow
-from hibernaut.tools.outputs import OutputType, UnfitOutput
+from hibernaut.tools.outputs import OtherForm, OutputType, UnfitOutput
 
 T = TypeVar("T")
 
@@ -119,17 +121,18 @@ class ThreadHandle(SteersThread):
             return value
         try:
             return kind.read(value)
+        except OtherForm as error:
+            raise NoAnswer(self.thread_id, message.message_id, str(error)) from error
         except UnfitOutput as error:
-            # What the schema cannot say is known here alone.
-            again = f"{message.message_id}:again"
-            told = AGAIN.format(reason=error)
-        message, _ = system.user_message(self.thread_id, told, again, user, None, form=kind.schema)
-        await system.put(message)
-        value = await answer_to(system, self.thread_id, again, after)
+            told = clean(AGAIN.format(reason=error))  # what the schema cannot say is known here alone
+        again = Ask(told, user, kind.schema, "runtime")
+        name = f"again:{sha256(message.message_id.encode()).hex()[:32]}"
+        await system.put(InputMessage(name, self.thread_id, again, "api"))
         try:
-            return kind.read(value)
-        except UnfitOutput as error:
-            raise NoAnswer(self.thread_id, again, str(error)) from error
+            return kind.read(await answer_to(system, self.thread_id, name, after))
+        except (NoAnswer, UnfitOutput, OtherForm) as error:
+            problem = error.problem if isinstance(error, NoAnswer) else str(error)
+            raise NoAnswer(self.thread_id, message.message_id, problem) from error
 
     async def events(
         self, after: str = "", *, follow: bool = True, tree: bool = False

@@ -70,6 +70,8 @@ class ThreadState(msgspec.Struct, frozen=True):
     """Children that live."""
     questions: int = 0
     """Questions that wait for a person."""
+    awaited: tuple[str, ...] = ()
+    """The messages to which programs wait for answers."""
     subscriptions: tuple[Subscription, ...] = ()
     refused: int = 0
     """Inputs so far that were about nothing the thread has."""
@@ -137,6 +139,7 @@ def state_of(row: ThreadRow, *, ready: bool, events: Mapping[str, int] | None = 
         purpose=_purpose(head.link) if head.link else "",
         children=len(living(head)),
         questions=sum(one.answer < 0 for one in head.questions.values()),
+        awaited=tuple([one.id for one in head.asks]),
         subscriptions=tuple(
             _subscription(head, call, (events or {}).get(call.id, 0))
             for call in head.calls.values()

@@ -10,6 +10,7 @@ from hibernaut.doors import cleaned_reason, fitted
 from hibernaut.errors import MalformedInput, ThreadClosed, UnknownMessage
 from hibernaut.kernel.authority import Authority
 from hibernaut.kernel.commit import Blob
+from hibernaut.kernel.head import decode_head
 from hibernaut.messages.inputs import Command, Delivered, Drop, Edit, is_word
 from hibernaut.messages.parts import Content
 from hibernaut.state import TreeState, tree_of
@@ -94,11 +95,15 @@ class SteersThread:
     async def drop(self, message_id: str, reason: str = "") -> None:
         """Take back a message that waits for the thread. If a round has taken it by then, nothing changes.
 
+        Of a question that the thread has taken, and that a program waits for an answer to, only the waiting ends.
+
         Raises:
             UnknownMessage: it does not wait. MalformedInput: it is nothing that anybody says; cancel or settle its
                 call instead. ThreadClosed.
         """
-        await self._word(message_id)
+        row = await self._system.row(self.thread_id)
+        if message_id not in [one.id for one in decode_head(row.head).head.asks]:
+            await self._word(message_id)
         await self._system.command(self.thread_id, Drop(message_id, reason))
 
     async def edit(self, message_id: str, content: str | Content, reason: str = "") -> None:
@@ -176,7 +181,9 @@ class SteersThread:
             UnknownThread: it was deleted.
         """
         row = await self._system.row(self.thread_id)
-        return await self._system.store.freeze(row.root or row.thread_id, tenant=row.tenant)
+        frozen = await self._system.store.freeze(row.root or row.thread_id, tenant=row.tenant)
+        self._system.feed.moved_elsewhere()
+        return frozen
 
     async def thaw(self) -> int:
         """Let the thread's frozen tree go on where it was; returns how many threads were frozen.
@@ -202,7 +209,9 @@ class SteersThread:
                 f"thread {self.thread_id} is part of the tree of {row.root}; delete that, or close this"
             )
         note = note_of(row, self._system.clock.now(), cleaned_reason(reason))
-        return await self._system.store.delete(self.thread_id, tenant=row.tenant, note=note)
+        removed = await self._system.store.delete(self.thread_id, tenant=row.tenant, note=note)
+        self._system.feed.moved_elsewhere()
+        return removed
 
     async def _steer(self, command: Command, *, tree: bool, blobs: Sequence[Blob] = ()) -> None:
         await self._system.command(self.thread_id, command, blobs)

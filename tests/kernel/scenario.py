@@ -37,6 +37,7 @@ from hibernaut.kernel.fold import (
 from hibernaut.kernel.forms import Given, Output, Unfit
 from hibernaut.kernel.head import Head, LoadedHead, Summary, decode_head, encode_head
 from hibernaut.kernel.limits import ThreadOptions
+from hibernaut.kernel.outputs import form_wanted
 from hibernaut.kernel.prepare import INTERRUPTED, prepare
 from hibernaut.kernel.provenance import call_named_by, provenance_of, read_entry
 from hibernaut.kernel.receipt import Receipt, TurnCommit, decode_receipt, next_history
@@ -560,7 +561,7 @@ def _react(draft: Draft, reaction: Reaction) -> Asked:
     if reaction.reason == "interrupted":
         fold_interrupted(draft, reaction)
         return Asked(TurnCommit.INTERRUPTED, attempt=1)
-    if draft.head.asks and draft.head.asks[0].form:
+    if form_wanted(draft.head):
         draft.output = Output(FakeForm())
     fold_turn(draft, reaction, FakeTools())
     return Asked(TurnCommit.COMPLETE, attempt=1, usage=reaction.usage)

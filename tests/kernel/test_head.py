@@ -183,11 +183,11 @@ def test_the_stored_form_of_a_fork_does_not_change() -> None:
 
 
 def test_the_stored_form_of_what_waits_for_an_answer_does_not_change() -> None:
-    head = Head("t", b"", b"", asks=(OpenAsk("m1", "{}", tried=True, said="a"),))
+    head = Head("t", b"", b"", asks=(OpenAsk("m1", "{}", "q", 7, tried=True, aside=True, said="a"),))
     stored = encode_head(head)
     assert stored.hex() == (
-        "de0004a97468726561645f6964a174a473616c74c400a6636f6e666967c400a461736b739184a26964a26d31a4666f726da2"
-        "7b7da57472696564c3a473616964a161"
+        "de0004a97468726561645f6964a174a473616c74c400a6636f6e666967c400a461736b739187a26964a26d31a4666f726da2"
+        "7b7da87175657374696f6ea171a573696e636507a57472696564c3a56173696465c3a473616964a161"
     )
     assert decode_head(stored).head == head
 

@@ -37,7 +37,10 @@ from hibernaut.messages.items import UserItem
 from hibernaut.messages.parts import Image, Text
 
 GOLDEN: list[tuple[InputContent, str]] = [
-    (Ask("Hello", "ada", "{}"), "95a26d31a17494a361736ba548656c6c6fa3616461a27b7da3617069a77b2261223a317d"),
+    (
+        Ask("Hello", "ada", "{}", "runtime"),
+        "95a26d31a17495a361736ba548656c6c6fa3616461a27b7da772756e74696d65a3617069a77b2261223a317d",
+    ),
     (UserText("Hello", "ada"), "95a26d31a17493a475736572a548656c6c6fa3616461a3617069a77b2261223a317d"),
     (
         UserText((Text("Look"), Image("image/png", b"\x01", b"\x02", "http://x/y"))),

@@ -49,6 +49,9 @@ class Note:
     topic: str | None = None
 
 
+Many = msgspec.defstruct("Many", [(f"m{number}", int, 0) for number in range(25)])
+
+
 def wanted(kind: Any) -> OutputSpec:
     form = form_of(OutputType(kind).schema)
     return OutputSpec(form.schema, form.tool)
@@ -141,6 +144,8 @@ TOOLS: dict[str, tuple[HttpModel, Any, FakeWire, dict[str, str]]] = {
         anthropic.HEADERS,
     ),
     "a form that is open": (claude(), dict[str, int], AnthropicWire(anthropic.KEY), anthropic.HEADERS),
+    "a form with many members that may be missing": (claude(), Many, AnthropicWire(anthropic.KEY), anthropic.HEADERS),
+    "the same on bedrock": (converse.offline(), Many, ConverseWire(), converse.BEARER),
     "claude, told not to": (claude(forms=False), Build, AnthropicWire(anthropic.KEY), anthropic.HEADERS),
     "an older gpt": (responses("gpt-4-turbo"), Build, ResponsesWire(reasons=False), {}),
     "a member that may be missing": (responses(), Note, ResponsesWire(), {}),
@@ -218,11 +223,11 @@ def test_what_is_open_or_leads_into_itself_can_be_guaranteed_by_nobody(kind: Any
     assert guaranteed(OutputType(kind).schema) is None
 
 
-def test_bounds_are_left_out_of_what_is_guaranteed_and_checked_all_the_same() -> None:
+def test_bounds_are_told_in_words_where_they_are_not_guaranteed_and_checked_all_the_same() -> None:
     schema = OutputType(Bounded).schema
     found = guaranteed(schema)
     assert found is not None
-    assert found.schema["properties"]["seats"] == {"type": "integer"}
+    assert found.schema["properties"]["seats"] == {"description": "(maximum: 5)", "type": "integer"}
     assert "5" in getattr(form_of(schema).judge('{"seats":9}'), "reason", "")
 
 

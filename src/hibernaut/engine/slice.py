@@ -27,6 +27,7 @@ from hibernaut.kernel.draft import Draft, Found
 from hibernaut.kernel.fold import Failure, fold_failure, fold_interrupted, fold_turn, spawns
 from hibernaut.kernel.forms import Output
 from hibernaut.kernel.head import Head, LoadedHead, Status, decode_head
+from hibernaut.kernel.outputs import form_wanted
 from hibernaut.kernel.prepare import may_spawn, prepare
 from hibernaut.kernel.queue import about_queue
 from hibernaut.kernel.receipt import TurnCommit
@@ -332,7 +333,7 @@ class SliceRunner:
             raise RuntimeError("a completion needs its transcript")
         buffer = TurnBuffer()
         try:
-            form = form_of(head.asks[0].form) if head.asks and head.asks[0].form else None
+            form = form_of(wanted) if head.asks and (wanted := form_wanted(head)) else None
             transcript = hot.checked()
             if hot.has_images:
                 transcript = await fit_images(transcript, chosen.info, self._store)

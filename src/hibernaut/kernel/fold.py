@@ -112,7 +112,7 @@ def fold_turn(draft: Draft, turn: Turn, judge: CallJudge) -> None:
         draft.release_results()
         if outputs.end_calls(draft, calls):
             finish(draft, given.value if draft.output and isinstance(given := draft.output.given, Given) else "")
-    elif turn.reason == "length" and not outputs.wants_form(draft):
+    elif turn.reason == "length" and not outputs.form_wanted(head):
         _continue(draft, _text_of(said))
     else:
         if not said:
@@ -133,12 +133,13 @@ def _store(draft: Draft, said: Sequence[TurnPart], judge: CallJudge, cut: str) -
     """Take all that was said into the history, and find out what is to be done with each call."""
     calls: list[Call] = []
     matters: list[tuple[Call, FamilyMatter]] = []
+    alone = draft.output is not None and all(part.name == ANSWER_TOOL for part in said if isinstance(part, TurnCall))
     for part in said:
         if isinstance(part, TurnText):
             if _says_something(part):
                 draft.items.append(TextItem(part.text))
         elif isinstance(part, TurnCall):
-            call, matter = _store_call(draft, part, len(calls), judge, cut)
+            call, matter = _store_call(draft, part, len(calls), judge, cut, alone=alone)
             calls.append(call)
             if matter is not None:
                 matters.append((call, matter))
@@ -150,7 +151,7 @@ def _store(draft: Draft, said: Sequence[TurnPart], judge: CallJudge, cut: str) -
     for call, matter in matters:
         carry_out(draft, call, matter)
     for call in calls:
-        if call.held is not None:
+        if call.held is not None and call.tool != ANSWER_TOOL:  # of these there is one try more, and no third
             draft.watch_repeats(call, call.held.content, is_error=call.held.is_error)
     return calls
 
@@ -247,7 +248,7 @@ def count_usage(draft: Draft, usage: Usage, cost: int | None) -> None:
 
 
 def _store_call(
-    draft: Draft, part: TurnCall, position: int, judge: CallJudge, cut: str
+    draft: Draft, part: TurnCall, position: int, judge: CallJudge, cut: str, *, alone: bool
 ) -> tuple[Call, FamilyMatter | None]:
     head = draft.head
     name = call_id(head.salt, head.version + 1, position)
@@ -256,7 +257,7 @@ def _store_call(
     elif position >= draft.options.max_calls_per_turn:
         judged = Judged(Refusal(f"Not run: a turn may make at most {draft.options.max_calls_per_turn} calls."))
     elif draft.output is not None and part.name == ANSWER_TOOL:
-        judged = _judge_answer(draft.output, part.arguments)
+        judged = _judge_answer(draft, draft.output, part.arguments, alone=alone)
     else:
         judged = judge.judge(part.name, part.arguments, draft.now)
     tool = _NOT_IN_NAMES.sub("_", part.name)[:LONGEST_NAME] or "unnamed"
@@ -286,9 +287,9 @@ def _store_call(
     return call, None
 
 
-def _judge_answer(output: Output, arguments: str) -> Judged:
-    reason = outputs.take_call(output, arguments)
-    value = output.given.value if output.given else "{}"
+def _judge_answer(draft: Draft, output: Output, arguments: str, *, alone: bool) -> Judged:
+    last = bool(draft.head.asks) and draft.head.asks[0].tried
+    reason, value = outputs.take_call(output, arguments, alone=alone, last=last)
     return Judged(Refusal(reason) if reason else Settled(outputs.TAKEN), value)
 
 

@@ -184,8 +184,14 @@ class OpenAsk(msgspec.Struct, frozen=True, omit_defaults=True):
     id: str
     """The message that asked."""
     form: str = ""
+    question: str = ""
+    """What was asked, or its beginning."""
+    since: int = 0
+    """Head version whose commit took it in: the calls that are made from then on may be for it."""
     tried: bool = False
     """An answer that does not fit was given, and sent back."""
+    aside: bool = False
+    """Somebody else has spoken since: the next turn is the answer to that."""
     said: str = ""
     """The beginning of the answer, where the output limit has cut it."""
 

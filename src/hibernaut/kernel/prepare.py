@@ -202,8 +202,7 @@ def _apply(draft: Draft, content: InputContent, arrived: Delivered) -> Dispositi
 
 def _user_text(draft: Draft, content: UserText, message_id: str) -> Disposition:
     if isinstance(content, Ask) and not outputs.has_room(draft):
-        draft.notice("refused", f"{outputs.MOST_ASKS} programs wait for answers of this thread already")
-        return Disposition.REFUSED
+        return outputs.refuse(draft, message_id)
     for call in draft.turn_calls() if draft.head.turn else ():
         if call.held is not None:
             continue
@@ -216,12 +215,15 @@ def _user_text(draft: Draft, content: UserText, message_id: str) -> Disposition:
         else:
             draft.detach(call, STILL_RUNNING)
     draft.release_results()
-    draft.items.append(UserItem(content.content, content.user))
+    origin = content.origin if isinstance(content, Ask) else ""
+    draft.items.append(UserItem(content.content, content.user, origin))
     draft.head.owes = True
     draft.head.continuations = 0
     draft.forget_failures()
     if isinstance(content, Ask):
         outputs.ask(draft, content, message_id)
+    elif draft.head.asks:
+        outputs.step_aside(draft)
     return Disposition.ACCEPTED
 
 

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from hibernaut.codec import pack, sha256
 from hibernaut.kernel.commit import Disposition
 from hibernaut.kernel.draft import Draft
+from hibernaut.kernel.outputs import withdraw
 from hibernaut.messages.inputs import Delivered, Drop, Edit, InputContent, InputMessage, Word, is_word
 from hibernaut.messages.parts import Content, is_blank
 
@@ -40,12 +41,15 @@ _STALE = Disposition.STALE
 
 def _change(draft: Draft, decision: Drop | Edit, where: dict[str, Delivered]) -> Disposition:
     target = where.get(decision.message_id)
+    why = f": {decision.reason}" if decision.reason else ""
     if target is None:
+        if isinstance(decision, Drop) and withdraw(draft, decision.message_id, why):
+            draft.notice("dropped", f"nobody waits for the answer to {decision.message_id} any more{why}")
+            return Disposition.ACCEPTED
         return Disposition.STALE
     message = target.message
     if message is None or not is_word(message.content):
         return Disposition.REFUSED
-    why = f": {decision.reason}" if decision.reason else ""
     if isinstance(decision, Drop):
         draft.dispose_all([target], Disposition.DROPPED)
         draft.edits.messages.pop(decision.message_id, None)

@@ -23,10 +23,12 @@ class UserText(_Input, frozen=True, tag="user"):
 class Ask(UserText, frozen=True, tag="ask"):
     """A user speaks, and a program waits for the answer, which has to fit `form`.
 
-    That is a JSON Schema of an object, as JSON text; "" where any text is an answer.
+    That is a JSON Schema of an object, as JSON text; "" where any text is an answer. `origin` is as in the history:
+    "" for a person, "runtime" for what the runtime says on behalf of the program.
     """
 
     form: str = ""
+    origin: str = ""
 
 
 class ToolResult(_Input, frozen=True, tag="result"):

@@ -26,13 +26,18 @@ LARGEST_FORM: Final = 64 * 1024
 """Bytes of the schema of a form: it stands in the head of the thread until there is an answer."""
 
 GIVE_ANSWER: Final = (
-    "Give your answer to the last request. A program reads it, in the form of these parameters. Call this once and "
-    "alone, when all other work for the answer is done; what you write as text is not taken for the answer."
+    "Give the answer that a program waits for, in the form of these parameters. It is the answer to one message: the "
+    "one that a note quotes last, or else the latest. Call this once and alone, when all other work for the answer is "
+    "done; what you write as text is not taken for the answer."
 )
 
 _VALUE: Final = "value"
 _DEFINITION: Final = "#/$defs/"
 _FENCED: Final = re.compile(r"```(?:json)?[ \t]*\n(.*)\n```", re.DOTALL)
+
+
+class OtherForm(ValueError):
+    """What was answered was asked for in another form."""
 
 
 class UnfitOutput(ValueError):
@@ -71,8 +76,11 @@ class OutputType(Generic[T]):
         """Return the value that an answer stands for.
 
         Raises:
+            OtherForm: it is no answer of this form.
             UnfitOutput: the type has rules that its schema cannot say, and it does not keep them.
         """
+        if isinstance(form_of(self.schema).judge(value), Unfit):
+            raise OtherForm("it was asked before for an answer in another form, and has that")
         members: dict[str, Any] = restore_arguments(msgspec.json.decode(value), value)
         try:
             return converted(members[_VALUE] if self._wrapped else members, self._hint)
@@ -120,10 +128,17 @@ class Form:
         try:
             values = parse_arguments(fenced[1] if fenced else text)
         except ArgumentsRefused as error:
-            return Unfit(str(error).replace("The arguments", "the answer").rstrip("."))
+            return Unfit(_about_answer(str(error)))
         problems = self._validator.problems(values)
         written = canonical(values)
         return Unfit("; ".join(problems), written) if problems else Given(written)
+
+
+def _about_answer(reason: str) -> str:
+    """Say of an answer what is said of arguments."""
+    for plural, singular in (("are", "is"), ("have", "has"), ("must", "must"), ("hold", "holds")):
+        reason = reason.replace(f"The arguments {plural}", f"the answer {singular}")
+    return reason.replace("they are", "it is").replace("The arguments", "the answer").rstrip(".")
 
 
 form_of = functools.lru_cache(maxsize=64)(Form)

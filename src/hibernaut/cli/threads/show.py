@@ -78,6 +78,7 @@ async def _show(setting: Setting, given: str, *, as_json: bool) -> None:
         ("Made", f"{moment(state.created)} ({ago(state.created, now)})"),
         ("Updated", f"{moment(state.updated)} ({ago(state.updated, now)})"),
         ("Holds", f"{state.items:,} items from {state.version:,} commits; {state.waiting:,} messages in its inbox"),
+        ("Awaited", f"by programs, the answer to {', '.join(state.awaited)}" if state.awaited else ""),
         ("Refused", f"{state.refused:,} inputs that were about nothing it has" if state.refused else ""),
         ("Bytes", ", ".join(f"{what} {size:,}" for what, size in sizes.items())),
         ("Tokens", f"{state.usage.input:,} in ({state.usage.cached:,} cached), {state.usage.output:,} out"),

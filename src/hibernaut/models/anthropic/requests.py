@@ -12,7 +12,7 @@ from hibernaut.models.anthropic.rules import (
     BINDING_BETA,
     NAME,
     NO_TOOLS,
-    keeps_forms,
+    form_of,
     output_of,
     replays,
     schema_of,
@@ -21,7 +21,6 @@ from hibernaut.models.anthropic.rules import (
 )
 from hibernaut.models.anthropic.writing import Manner, MessageWriter
 from hibernaut.models.errors import InvalidRequest
-from hibernaut.models.outputs import guaranteed
 from hibernaut.models.protocol import About, ModelRequest
 
 CacheFor = Literal["", "5m", "1h"]
@@ -81,9 +80,9 @@ def body_of(
     if not counting:
         fields |= {"max_tokens": output, "stream": True}
     fields |= thinking_of(traits, about.settings.effort, output, midway=writer.midway)
-    form = _form(platform, about, request)
+    form = form_of(about, request.output) if platform.forms else None
     if form:
-        fields["output_config"] = {**fields.get("output_config", {}), "format": form}
+        fields["output_config"] = {**fields.get("output_config", {}), "format": {"type": "json_schema", "schema": form}}
     members: dict[str, list[bytes]] = {}
     tools = request.offered(held=bool(form))
     if tools:
@@ -105,13 +104,6 @@ def body_of(
             f"the request to {platform.name} has {len(data):,} bytes, and it takes at most {platform.largest:,}"
         )
     return Body(data, betas)
-
-
-def _form(platform: Platform, about: About, request: ModelRequest) -> dict[str, Any]:
-    """Return how the answer is held to its form; nothing where it cannot be."""
-    able = platform.forms and about.settings.forms and keeps_forms(about.model_id)
-    found = guaranteed(request.output.schema) if able and request.output else None
-    return {"type": "json_schema", "schema": found.schema} if found else {}
 
 
 def _joined(fields: Mapping[str, Any], members: Mapping[str, list[bytes]]) -> bytes:

@@ -11,7 +11,8 @@ from typing import Any, Final, Literal
 import msgspec
 
 from hibernaut.models.errors import InvalidRequest
-from hibernaut.models.protocol import About, Effort
+from hibernaut.models.outputs import guaranteed
+from hibernaut.models.protocol import About, Effort, OutputSpec
 
 NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 """What tools are called."""
@@ -103,6 +104,12 @@ FORMS_SINCE: Final[Mapping[str, tuple[int, int]]] = {
 }
 """From which version on models can be held to the form of their answers, by family."""
 
+MOST_OPTIONAL: Final = 24
+"""Members of a form that may be missing."""
+
+MOST_CHOICES: Final = 16
+"""Schemas of a form that are one of several."""
+
 _NEVER: Final = (99, 0)
 
 _VERSIONS_LAST: Final = re.compile(r"claude-(opus|sonnet|haiku|fable|mythos)(?:-(\d{1,2})(?:[-.](\d{1,2}))?)?(?!\d)")
@@ -123,6 +130,16 @@ def keeps_forms(model_id: str) -> bool:
     """Tell whether a model can be held to the form of its answer."""
     family, version = _family_of(model_id)
     return version >= FORMS_SINCE.get(family, _NEVER)
+
+
+def form_of(about: About, output: OutputSpec | None) -> dict[str, Any] | None:
+    """Return the schema that the answer of a model is held to; None where it cannot be held to one."""
+    if output is None or not about.settings.forms or not keeps_forms(about.model_id):
+        return None
+    found = guaranteed(output.schema)
+    if found is None or found.optional > MOST_OPTIONAL or found.choices > MOST_CHOICES:
+        return None
+    return found.schema
 
 
 def _family_of(model_id: str) -> tuple[str, tuple[int, int]]:

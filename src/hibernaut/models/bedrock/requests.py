@@ -9,11 +9,10 @@ import msgspec
 
 from hibernaut.codec import to_json
 from hibernaut.messages.tools import ToolSpec
-from hibernaut.models.anthropic.rules import BINDING_BETA, keeps_forms, output_of, replays, thinking_of, traits_of
+from hibernaut.models.anthropic.rules import BINDING_BETA, form_of, output_of, replays, thinking_of, traits_of
 from hibernaut.models.bedrock.rules import CACHE_POINT, NO_TOOL, Family, schema_for
 from hibernaut.models.bedrock.writing import ConverseWriter
 from hibernaut.models.bodies import merged
-from hibernaut.models.outputs import guaranteed
 from hibernaut.models.protocol import About, ModelRequest, OutputSpec
 from hibernaut.models.tool_names import ToolNames
 
@@ -58,11 +57,10 @@ def body_of(
 
 def _form(about: About, family: Family, output: OutputSpec | None) -> dict[str, Any]:
     """Return how the answer is held to its form; nothing where it cannot be."""
-    able = family.thinking == "claude" and about.settings.forms and keeps_forms(about.model_id)
-    found = guaranteed(output.schema) if able and output else None
-    if found is None:
+    form = form_of(about, output) if family.thinking == "claude" else None
+    if form is None:
         return {}
-    schema = {"name": "answer", "schema": to_json(found.schema)}  # the API takes it as text
+    schema = {"name": "answer", "schema": to_json(form)}  # the API takes it as text
     return {"textFormat": {"type": "json_schema", "structure": {"jsonSchema": schema}}}
 
 

@@ -11,9 +11,10 @@ from typing import Any, Final, NoReturn
 
 import msgspec
 
-from hibernaut.testing.providers.forms import form_problem
+from hibernaut.testing.providers.forms import form_problem, optional_members
 
 KIB: Final = 1024
+MOST_OPTIONAL: Final = 24
 BINDING: Final = "thinking-binding-controls-2026-08-01"
 
 
@@ -248,6 +249,8 @@ class BodyCheck:
             _refuse("output_config.format: Input should be of type 'json_schema' with a schema")
         if problem := form_problem(form["schema"]):
             _refuse(f"output_config.format.{problem}")
+        if optional_members(form["schema"]) > MOST_OPTIONAL:
+            _refuse(f"output_config.format: Schemas contain too many optional parameters; the limit is {MOST_OPTIONAL}")
 
     # Messages
 

@@ -32,3 +32,18 @@ def form_problem(schema: Any, *, complete: bool = False, where: str = "schema") 
         parts = {}
     problems = (form_problem(part, complete=complete, where=f"{where}/{name}") for name, part in parts.items())
     return next(filter(None, problems), "")
+
+
+def optional_members(schema: Any) -> int:
+    """Count the members of a schema's objects that may be missing."""
+    if isinstance(schema, list):
+        return sum(map(optional_members, schema))
+    if not isinstance(schema, Mapping):
+        return 0
+    members = schema.get("properties")
+    own = len(set(members) - set(schema.get("required", ()))) if isinstance(members, Mapping) else 0
+    return (
+        own
+        + sum(map(optional_members, (members or {}).values()))
+        + sum(optional_members(value) for name, value in schema.items() if name != "properties")
+    )
