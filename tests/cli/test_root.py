@@ -79,8 +79,10 @@ def test_completion_says_how_to_install_what_it_prints(shell: str, invoke: Invok
 
 def test_completing_a_command_loads_none() -> None:
     complete = BashComplete(hibernaut, {}, "hibernaut", "_HIBERNAUT_COMPLETE")
-    assert [item.value for item in complete.get_completions([], "re")] == ["receipts"]
+    assert [item.value for item in complete.get_completions([], "re")] == ["record", "receipts"]
     assert [item.value for item in complete.get_completions(["run"], "--thr")] == ["--thread"]
+    assert [item.value for item in complete.get_completions(["record"], "--to")] == ["--tools", "--to"]
+    assert [item.type for item in complete.get_completions(["record", "--to"], "tests/")] == ["file"]
 
 
 # Errors

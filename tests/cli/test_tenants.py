@@ -31,6 +31,7 @@ CASES: dict[str, list[tuple[str, ...]]] = {
     "effects show": [("{call}",)],
     "inbox": [(), ("--thread", "t")],
     "receipts": [("t", "--json", "--with-payloads"), ("t", "--verify")],
+    "record": [("Hello", "--thread", "t", *MODEL, "--to", "stolen.json")],
     "run": [("Hello", "--thread", "t", *MODEL)],
     "send": [("t", "Hello"), ("t", "{published}", "--published"), ("t", "{result}", "--published")],
     "threads cancel": [("t", "{call}")],

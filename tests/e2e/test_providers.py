@@ -1,8 +1,6 @@
 """The command with models of providers: real processes, real HTTP, one provider after another in one thread."""
 
 import asyncio
-import os
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,8 +16,7 @@ from hibernaut.testing.providers.openai_chat import ChatWire
 from hibernaut.testing.providers.openai_responses import ResponsesWire
 from hibernaut.testing.providers.server import FakeProvider, Played
 from hibernaut.testing.providers.wire import FakeWire
-
-KEY = "sk-secret-of-a-test"
+from tests.e2e.commands import KEY, hibernaut
 
 TOOLS = '''
 from hibernaut import tool
@@ -29,35 +26,6 @@ async def look(place: str) -> str:
     """Look at a place."""
     return f"nothing at {place}"
 '''
-
-
-class Said:
-    """What a command has printed, and how it ended."""
-
-    def __init__(self, code: int, out: bytes, err: bytes) -> None:
-        self.code = code
-        self.out = out.decode()
-        self.err = err.decode()
-
-
-async def hibernaut(folder: Path, *words: str, **variables: str) -> Said:
-    environment = {**os.environ, "HIBERNAUT_STORE": "agents.db", "COLUMNS": "200", **variables}
-    for name in ("HIBERNAUT_MODEL", "HIBERNAUT_CONFIG", "HIBERNAUT_TENANT", "HTTP_PROXY", "http_proxy"):
-        environment.pop(name, None)
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "hibernaut.cli",
-        *words,
-        cwd=folder,
-        env=environment,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    async with asyncio.timeout(50):
-        out, err = await process.communicate()
-    return Said(process.returncode or 0, out, err)
 
 
 def configure(folder: Path, **urls: str) -> None:

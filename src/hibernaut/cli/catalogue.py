@@ -8,7 +8,7 @@ import msgspec
 
 from hibernaut.cli import options
 from hibernaut.cli.models import BUILT_IN as OWN
-from hibernaut.cli.models import NamedModels
+from hibernaut.cli.models import RECORDED, NamedModels
 from hibernaut.cli.running import run_async
 from hibernaut.cli.terminal import table
 from hibernaut.credentials import BY_NAME, is_named
@@ -38,6 +38,7 @@ def models(ctx: click.Context) -> None:
 
 def _providers(providers: Providers) -> None:
     rows = [(name, "built in", "", "") for name in sorted(OWN)]
+    rows.append((f"{RECORDED}FILE", "a file", "", "what a model once said"))
     for name in providers.names:
         wanted = providers.wanted(name)
         like = wanted.kind if wanted.kind != name else ""

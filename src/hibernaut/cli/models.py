@@ -3,6 +3,7 @@
 import inspect
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hibernaut.errors import ConfigurationError
@@ -22,9 +23,12 @@ def _echo() -> Model:
 BUILT_IN: dict[str, Callable[[], Model]] = {"echo": _echo}
 """Models that come with Hibernaut."""
 
+RECORDED = "recorded:"
+"""Before the file of a recording (see `hibernaut record`), which is played back."""
+
 THERE_IS = (
-    f"there is: {', '.join(BUILT_IN)}, provider:model (`hibernaut models` lists the providers), or your own as "
-    "module:attribute or path/to/file.py:attribute"
+    f"there is: {', '.join(BUILT_IN)}, {RECORDED}FILE, provider:model (`hibernaut models` lists the providers), or "
+    "your own as module:attribute or path/to/file.py:attribute"
 )
 
 _PROVIDER = re.compile(r"[A-Za-z0-9_-]+(:|$)")
@@ -34,7 +38,7 @@ NOT_NAMED = ("", "default")
 
 
 class NamedModels:
-    """A `ModelSource`: built-in models, those of providers, and those of the user's own modules.
+    """A `ModelSource`: built-in models, recordings, models of providers, and those of the user's own modules.
 
     `provider:model` and the names of the file `hibernaut.toml` come before modules of the same name. `module:attribute`
     is a model, a source of models (`module:attribute:name` is one of its models) or a function without arguments that
@@ -72,6 +76,8 @@ class NamedModels:
 
     def full_name(self, name: str) -> str:
         """Return a name that means the same from any directory."""
+        if name.startswith(RECORDED) and name != RECORDED:
+            return f"{RECORDED}{Path(name.removeprefix(RECORDED)).absolute()}"
         if name in BUILT_IN or self._is_of_provider(name):
             return name
         place, attribute = split(name)
@@ -85,11 +91,21 @@ class NamedModels:
     def _make(self, name: str) -> Model:
         if name in BUILT_IN:
             return BUILT_IN[name]()
+        if name.startswith(RECORDED):
+            return _recorded(name.removeprefix(RECORDED))
         return self.providers.resolve(name) if self._is_of_provider(name) else _load(name)
 
     def _is_of_provider(self, name: str) -> bool:
         # A name that can only be a module's or a file's does not wait for the providers to be looked up.
         return _PROVIDER.match(name) is not None and self.providers.knows(name)
+
+
+def _recorded(path: str) -> Model:
+    from hibernaut.testing.recording import RecordedModel
+
+    if not path:
+        raise ConfigurationError(f"{RECORDED} names no file; say {RECORDED}FILE")
+    return RecordedModel(path)
 
 
 def _load(name: str) -> Model:

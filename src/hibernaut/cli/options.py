@@ -66,7 +66,7 @@ models = click.option(
     show_envvar=True,
     default="",
     metavar="NAME",
-    help="The model: `echo`, module:attribute or path/to/file.py:attribute.",
+    help="The model: provider:model, `echo`, recorded:FILE, module:attribute or path/to/file.py:attribute.",
 )
 
 tools = click.option(

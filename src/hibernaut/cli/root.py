@@ -27,6 +27,7 @@ from hibernaut.errors import HibernautError
 COMMANDS = {
     "demo": ("hibernaut.cli.demo:demo", "Watch an agent wait, die and go on."),
     "run": ("hibernaut.cli.run:run", "Give an agent one task and print what it does."),
+    "record": ("hibernaut.cli.record:record", "Give an agent one task, and keep what the model says for tests."),
     "chat": ("hibernaut.cli.chat:chat", "Talk with an agent."),
     "serve": ("hibernaut.cli.serve:serve", "Keep an engine running on a store."),
     "send": ("hibernaut.cli.send:send", "Say something to a thread, whether anybody runs it or not."),

@@ -2,8 +2,9 @@
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any, TypeVar
 
 import click
 import msgspec
@@ -15,6 +16,7 @@ from hibernaut.cli.failures import ANSWERED, ENDED, PARKED, WAITING, Leave
 from hibernaut.cli.following import Follower, Teller
 from hibernaut.cli.inbox import how_to_answer
 from hibernaut.cli.keyboard import reading_lines
+from hibernaut.cli.models import NamedModels
 from hibernaut.cli.narration import JsonLines, Narrator
 from hibernaut.cli.running import MEMORY, opened, run_async
 from hibernaut.cli.servers import load_servers
@@ -29,6 +31,8 @@ from hibernaut.messages.parts import plain_text
 from hibernaut.state import ThreadState
 from hibernaut.system import AgentSystem
 from hibernaut.tools.results import fit
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Task(msgspec.Struct, frozen=True):
@@ -52,37 +56,43 @@ class Task(msgspec.Struct, frozen=True):
         return self.setting.store != MEMORY
 
 
-@click.command(
-    epilog=options.examples(
-        'hibernaut run "Say hello" --model echo',
-        'hibernaut run "Fix the build" --model my.py:model --tools my.py',
-        "hibernaut run - --store agents.db --thread builds --no-wait < task.txt",
-    )
+def task_options(command: F) -> F:
+    """Add what a command takes that gives an agent a task: the parameters of `task_of`."""
+    for option in reversed(_TASK_OPTIONS):
+        command = option(command)
+    return command
+
+
+_TASK_OPTIONS: tuple[Callable[[Any], Any], ...] = (
+    click.argument("text", metavar="TASK"),
+    options.stores(required=False),
+    click.option(
+        "--thread", "thread_id", type=options.WORD, metavar="ID", help="Go on with this thread; a new one gets this id."
+    ),
+    options.models,
+    options.tools,
+    options.servers,
+    options.instructions,
+    options.authority,
+    options.tenants,
+    click.option(
+        "--timeout",
+        type=click.FloatRange(0, min_open=True),
+        metavar="SECONDS",
+        help="Leave after so long; with --store the thread goes on waiting.",
+    ),
+    click.option(
+        "--wait/--no-wait",
+        default=True,
+        help="Stay while the agent sleeps or waits for a deferred call (the default), or leave it then (needs "
+        "--store).",
+    ),
+    options.json_lines,
 )
-@click.argument("text", metavar="TASK")
-@options.stores(required=False)
-@click.option(
-    "--thread", "thread_id", type=options.WORD, metavar="ID", help="Go on with this thread; a new one gets this id."
-)
-@options.models
-@options.tools
-@options.servers
-@options.instructions
-@options.authority
-@options.tenants
-@click.option(
-    "--timeout",
-    type=click.FloatRange(0, min_open=True),
-    metavar="SECONDS",
-    help="Leave after so long; with --store the thread goes on waiting.",
-)
-@click.option(
-    "--wait/--no-wait",
-    default=True,
-    help="Stay while the agent sleeps or waits for a deferred call (the default), or leave it then (needs --store).",
-)
-@options.json_lines
-def run(
+
+
+def task_of(
+    *,
     text: str,
     store: str | None,
     thread_id: str | None,
@@ -93,36 +103,57 @@ def run(
     authority: str | None,
     tenant: str,
     timeout: float | None,
-    *,
     wait: bool,
     as_json: bool,
-) -> None:
-    """Give an agent one task and print what it does.
+) -> Task:
+    """Return the task that the command line asks for.
 
-    TASK is the text, or - to read it from standard input. Without --store the agent lives as long as this command.
-    The exit code says how it ended; `hibernaut --help` lists them.
+    Raises:
+        UsageError: it contradicts itself.
     """
     setting = Setting(store or MEMORY, tenant, model, tools, instructions, servers, authority=authority or "")
     task = Task(options.text_or_stdin(text), setting, thread_id, timeout, wait, as_json)
     if not wait and not task.kept:
         raise click.UsageError("--no-wait needs --store: an agent in memory cannot be left")
-    click.get_current_context().exit(run_async(_run(task)))
+    return task
 
 
-async def _run(task: Task) -> int:
+@click.command(
+    epilog=options.examples(
+        'hibernaut run "Say hello" --model echo',
+        'hibernaut run "Fix the build" --model my.py:model --tools my.py',
+        "hibernaut run - --store agents.db --thread builds --no-wait < task.txt",
+    )
+)
+@task_options
+def run(**given: Any) -> None:
+    """Give an agent one task and print what it does.
+
+    TASK is the text, or - to read it from standard input. Without --store the agent lives as long as this command.
+    The exit code says how it ended; `hibernaut --help` lists them.
+    """
+    click.get_current_context().exit(run_async(carry_out(task_of(**given))))
+
+
+async def carry_out(task: Task, models: NamedModels | None = None) -> int:
+    """Give an agent a task, print what it does, and return the exit code. `models`: other ones than `run` has.
+
+    Raises:
+        Leave: the time is up.
+    """
     setting = task.setting
     tools = load_tools(setting.tools)
     name = task.thread_id or RandomIds().new("thread")
     reached = load_servers(setting.servers)
-    async with opened(setting, tools=tools, run=True, only=[name], servers=reached) as system:
+    async with opened(setting, models=models, tools=tools, run=True, only=[name], servers=reached) as system:
         handle = await existing(system, task.thread_id)
         cursor = ""
         if handle is None:
             check_new(setting)
         else:
             cursor = str(Cursor((await handle.state()).version))
-            for remark in await check_old(system, handle.thread_id, setting, tools):
-                _remark(f"note: {remark}")
+            for note in await check_old(system, handle.thread_id, setting, tools):
+                remark(f"note: {note}")
         questions = None if task.as_json else _Asked(system, task)
         teller = JsonLines(sys.stdout) if questions is None else questions
         handle = await _say(system, name, task)
@@ -156,7 +187,7 @@ class _Asked(Questions):
     def add(self, event: QuestionAsked) -> None:
         super().add(event)
         if not self._task.answers:
-            _remark(_how(self._task, event.question_id))
+            remark(_how(self._task, event.question_id))
 
     @asynccontextmanager
     async def answered_here(self) -> AsyncIterator[None]:
@@ -166,7 +197,7 @@ class _Asked(Questions):
         async def take() -> None:
             while isinstance(line := await lines.get(), Submitted):
                 if not await self.take(line.text) and self.waiting:
-                    _remark("Type the number of a choice.")
+                    remark("Type the number of a choice.")
 
         async with asyncio.TaskGroup() as tasks:
             with reading_lines(lines.put_nowait):
@@ -191,24 +222,24 @@ async def _say(system: AgentSystem, name: str, task: Task) -> ThreadHandle:
 def _leave(task: Task, teller: Teller, handle: ThreadHandle, why: str) -> None:
     teller.end()
     if task.kept:
-        _remark(f"{why}; thread {handle.thread_id} stays as it is. It goes on with: {_serving(task)}")
+        remark(f"{why}; thread {handle.thread_id} stays as it is. It goes on with: {_serving(task)}")
     else:
-        _remark(f"{why}; the thread was in memory and is gone. Give --store to keep it.")
+        remark(f"{why}; the thread was in memory and is gone. Give --store to keep it.")
 
 
 def _end(task: Task, state: ThreadState) -> int:
     """Say how it ended, unless it was answered; return the exit code."""
     thread_id = state.thread_id
     if state.status == "parked":
-        _remark(f"The agent is parked: {state.reason or 'no reason given'}")
+        remark(f"The agent is parked: {state.reason or 'no reason given'}")
         if task.kept:
             again = task.setting.command("run", "your text", "--thread", thread_id)
             resume = task.setting.command("threads", "resume", thread_id)
-            _remark(f"When that is put right, say something: {again}")
-            _remark(f"or let it try again: {resume}; {_serving(task)}")
+            remark(f"When that is put right, say something: {again}")
+            remark(f"or let it try again: {resume}; {_serving(task)}")
         return PARKED
     if state.status != "open":
-        _remark(f"The agent is {state.status}{': ' if state.reason else ''}{state.reason}")
+        remark(f"The agent is {state.status}{': ' if state.reason else ''}{state.reason}")
         return ENDED
     if state.activity == "idle":
         return ANSWERED
@@ -218,9 +249,9 @@ def _end(task: Task, state: ThreadState) -> int:
     if state.questions:
         until = "waits for an answer"
     if task.kept:
-        _remark(f"Thread {thread_id} {until}. It goes on with: {_serving(task)}")
+        remark(f"Thread {thread_id} {until}. It goes on with: {_serving(task)}")
     else:
-        _remark(f"The agent {until}, which cannot come to a store in memory. Give --store to keep it.")
+        remark(f"The agent {until}, which cannot come to a store in memory. Give --store to keep it.")
     return WAITING
 
 
@@ -228,5 +259,6 @@ def _serving(task: Task) -> str:
     return task.setting.command("serve", "--local")
 
 
-def _remark(text: str) -> None:
+def remark(text: str) -> None:
+    """Say something about a task beside what it prints."""
     print(fit_for(sys.stderr, text), file=sys.stderr, flush=True)

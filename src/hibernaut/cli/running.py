@@ -56,6 +56,7 @@ async def opened(
     setting: Setting,
     *,
     store: Store | None = None,
+    models: NamedModels | None = None,
     must_exist: bool = False,
     tools: Iterable[Given] = (),
     run: bool = False,
@@ -67,6 +68,8 @@ async def opened(
 ) -> AsyncIterator[AgentSystem]:
     """Open an agent system on the setting's store, or on one that is open already.
 
+    `models` are those that are found by name, if not the ones that the command knows; they are closed at the end.
+
     With `only`, its engine runs these threads and leaves all others to whoever has their tools; with `all_tenants`, the
     threads of all tenants, not just of the setting's.
 
@@ -77,7 +80,7 @@ async def opened(
     """
     if must_exist:
         _check_exists(setting.store)
-    models = NamedModels(setting.model)
+    models = models or NamedModels(setting.model)
     reached = servers or Servers()
     system = AgentSystem(
         model=models.default or None,
