@@ -16,6 +16,10 @@ _FILE = re.compile(r"(.+\.py)(?::(.*))?", re.DOTALL)
 _MOST_SUGGESTED = 10
 
 
+class NoModule(ConfigurationError):
+    """There is no module of that name."""
+
+
 def split(name: str) -> tuple[str, str]:
     """Return the place (a module, or a file by its absolute path) and what is named in it, "" for nothing."""
     file = _FILE.fullmatch(name)
@@ -29,6 +33,7 @@ def load(place: str) -> ModuleType:
     """Import a module or a file.
 
     Raises:
+        NoModule: there is no module of that name.
         ConfigurationError: it is not there, or fails when it is imported.
     """
     return _load_file(Path(place)) if place.endswith(".py") else _load_module(place)
@@ -59,7 +64,7 @@ def _load_module(name: str) -> ModuleType:
         return import_module(name)
     except ModuleNotFoundError as error:
         if error.name is not None and f"{name}.".startswith(f"{error.name}."):
-            raise ConfigurationError(f"there is no module {error.name!r} here or on the Python path") from error
+            raise NoModule(f"there is no module {error.name!r} here or on the Python path") from error
         raise _failed(name, error) from error
     except (Exception, SystemExit) as error:
         raise _failed(name, error) from error

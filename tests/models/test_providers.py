@@ -110,12 +110,68 @@ def test_a_model_that_the_catalogue_does_not_know_is_told_once_in_a_clear_line(
     assert '[models."parrots:grey"] context_window' in caplog.messages[0]
 
 
-@pytest.mark.parametrize("name", ["nobody:x", "nobody", "nobody:", ":x", ""])
-def test_a_name_of_nothing_is_refused_and_says_what_there_is(name: str) -> None:
+@pytest.mark.usefixtures("installed")
+@pytest.mark.parametrize(
+    "name,words",
+    [
+        ("nobody:x", "there is no provider 'nobody'; there is: anthropic, "),
+        ("parots:grey", "there is no provider 'parots' (did you mean 'parrots'?); there is: "),
+        ("OpenAI:gpt-5", "there is no provider 'OpenAI' (did you mean 'openai'?); there is: "),
+        (":x", "there is no provider ''; there is: "),
+        ("nobody", "there is no model 'nobody'; there is: quick, anthropic:MODEL, "),
+        ("nobody:", "there is no model 'nobody:'; there is: quick, "),
+        ("", "there is no model ''; there is: quick, "),
+        ("quik", "there is no model 'quik' (did you mean 'quick'?); there is: quick, "),
+        ("parrots", "parrots is a provider; name one of its models, as parrots:MODEL"),
+        ("parrots:", "parrots is a provider; name one of its models, as parrots:MODEL"),
+        ("gpt-4o", "there is no model 'gpt-4o' (did you mean 'openai:gpt-4o'?); there is: "),
+    ],
+)
+def test_a_name_of_nothing_is_refused_and_says_what_there_is_and_what_was_meant(name: str, words: str) -> None:
     providers = Providers(Configuration(models={"quick": ModelSettings(of="parrots:grey")}))
     assert not providers.knows(name)
-    with pytest.raises(ConfigurationError, match="there is: quick"):
+    with pytest.raises(ConfigurationError) as caught:
         providers.resolve(name)
+    assert words in str(caught.value)
+    assert "provider" not in words or "there is: " not in words or "entry point `hibernaut.models`" in str(caught.value)
+
+
+MISTAKEN = Configuration(
+    providers={"lab": ProviderSettings(like="vlm"), "opanai": ProviderSettings(url="http://x")},
+    models={"quick": ModelSettings(of="antropic:claude"), "groc:x": ModelSettings(effort="low")},
+)
+"""What names providers in every place where they can be named, and all of them wrongly."""
+
+
+@pytest.mark.parametrize(
+    "name,where,meant",
+    [
+        ("lab:x", "[providers.lab] like = \"vlm\": there is no provider 'vlm'", "vllm"),
+        ("opanai:x", "[providers.opanai]: there is no provider 'opanai'", "openai"),
+        ("quick", "[models.quick] is = \"antropic:claude\": there is no provider 'antropic'", "anthropic"),
+        ("groc:x", "there is no provider 'groc'", "groq"),
+    ],
+)
+def test_a_provider_that_the_configuration_names_and_is_not_there_is_told_with_the_place(
+    name: str, where: str, meant: str
+) -> None:
+    providers = Providers(MISTAKEN)
+    for ask in (providers.resolve, providers.about):
+        with pytest.raises(ConfigurationError) as caught:
+            ask(name)
+        assert f"{where} (did you mean '{meant}'?); there is: anthropic, " in str(caught.value)
+        assert "opanai, " not in str(caught.value)
+
+
+def test_all_that_is_wrong_in_a_configuration_can_be_listed_without_using_it() -> None:
+    lab, own, quick, groc = Providers(MISTAKEN).problems
+    assert lab == "hibernaut.toml, [providers.lab] like = \"vlm\": there is no provider 'vlm' (did you mean 'vllm'?)"
+    assert own == "hibernaut.toml, [providers.opanai]: there is no provider 'opanai' (did you mean 'openai'?)"
+    assert quick.startswith(
+        "hibernaut.toml, [models.quick] is = \"antropic:claude\": there is no provider 'antropic' (did"
+    )
+    assert groc == "hibernaut.toml, [models.\"groc:x\"]: there is no provider 'groc' (did you mean 'groq'?)"
+    assert Providers(Configuration(models={"openai:gpt-5": ModelSettings(effort="low")})).problems == []
 
 
 @pytest.mark.usefixtures("installed")

@@ -38,12 +38,24 @@ def test_a_model_of_its_own_goes_before_the_factory_of_its_provider() -> None:
     assert models.resolve("scripted:special") is special
 
 
-@pytest.mark.parametrize("name", ["scripted", "scripted:", "other:large", "plane", "", ":large"])
-def test_a_name_that_nothing_answers_to_is_refused_with_what_there_is(name: str) -> None:
+@pytest.mark.parametrize(
+    "name,meant",
+    [
+        ("scripted", ""),
+        ("scripted:", ""),
+        ("other:large", ""),
+        ("plane", " (did you mean 'plain'?)"),
+        ("Tiny", " (did you mean 'tiny'?)"),
+        ("script:large", " (did you mean 'scripted'?)"),
+        ("", ""),
+        (":large", ""),
+    ],
+)
+def test_a_name_that_nothing_answers_to_is_refused_with_what_there_is(name: str, meant: str) -> None:
     models = Models({"scripted": scripted, "tiny": ScriptedModel("hi"), "plain": ScriptedModel("hi")})
     with pytest.raises(ConfigurationError) as caught:
         models.resolve(name)
-    assert str(caught.value) == f"there is no model {name!r}; there is: plain, scripted:…, tiny"
+    assert str(caught.value) == f"there is no model {name!r}{meant}; there is: plain, scripted:…, tiny"
 
 
 def test_a_source_of_nothing_says_so() -> None:

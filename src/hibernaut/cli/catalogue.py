@@ -43,11 +43,11 @@ def _providers(providers: Providers) -> None:
         wanted = providers.wanted(name)
         like = wanted.kind if wanted.kind != name else ""
         rows.append((f"{name}:…", wanted.url, _key(wanted), f"like {like}" if like else ""))
-    for name in providers.given:
-        provider, about = providers.about(name)
-        rows.append((name, "", "", f"is {provider}:{about.model_id}"))
+    rows += [(name, "", "", f"is {providers.stands_for(name)}") for name in providers.given]
     for line in table(("NAME", "WHERE", "KEY", ""), rows):
         click.echo(line)
+    for problem in providers.problems:
+        click.echo(f"warning: {problem}", err=True)
 
 
 def _key(wanted: Wanted) -> str:

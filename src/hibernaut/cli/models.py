@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hibernaut.errors import ConfigurationError
-from hibernaut.imports import find, split
+from hibernaut.imports import NoModule, find, split
 from hibernaut.models.protocol import Model
 
 if TYPE_CHECKING:
@@ -26,9 +26,12 @@ BUILT_IN: dict[str, Callable[[], Model]] = {"echo": _echo}
 RECORDED = "recorded:"
 """Before the file of a recording (see `hibernaut record`), which is played back."""
 
+YOURS = "module:attribute or path/to/file.py:attribute"
+"""How one's own are named."""
+
 THERE_IS = (
     f"there is: {', '.join(BUILT_IN)}, {RECORDED}FILE, provider:model (`hibernaut models` lists the providers), or "
-    "your own as module:attribute or path/to/file.py:attribute"
+    f"your own as {YOURS}"
 )
 
 _PROVIDER = re.compile(r"[A-Za-z0-9_-]+(:|$)")
@@ -93,7 +96,36 @@ class NamedModels:
             return BUILT_IN[name]()
         if name.startswith(RECORDED):
             return _recorded(name.removeprefix(RECORDED))
-        return self.providers.resolve(name) if self._is_of_provider(name) else _load(name)
+        return self.providers.resolve(name) if self._is_of_provider(name) else self._load(name)
+
+    def _load(self, name: str) -> Model:
+        place, rest = split(name)
+        attribute, _, inner = rest.partition(":")
+        if not attribute:
+            raise ConfigurationError(self._no_model(name))
+        try:
+            value = find(place, attribute.split("."))
+        except NoModule as error:
+            if not _PROVIDER.match(name):
+                raise
+            # Whoever writes one word before a colon means a provider, until there is a module of that name.
+            raise ConfigurationError(
+                f"{self.providers.no_provider(place)}; a model of your own is {YOURS}, and {error}"
+            ) from error
+        if inspect.isclass(value) or not (_is_model(value) or hasattr(value, "resolve")):
+            value = _make(name, value)
+        if _is_model(value) and not inner:
+            model: Model = value
+            return model
+        if hasattr(value, "resolve"):
+            found: Model = value.resolve(inner)
+            return found
+        raise ConfigurationError(f"{name} is neither a model nor a source of models but {_kind(value)}")
+
+    def _no_model(self, name: str) -> str:
+        if name.endswith(".py"):
+            return f"there is no model {name!r}: say which in that file, as {name}:NAME"
+        return self.providers.no_model(name, BUILT_IN, THERE_IS)
 
     def _is_of_provider(self, name: str) -> bool:
         # A name that can only be a module's or a file's does not wait for the providers to be looked up.
@@ -106,23 +138,6 @@ def _recorded(path: str) -> Model:
     if not path:
         raise ConfigurationError(f"{RECORDED} names no file; say {RECORDED}FILE")
     return RecordedModel(path)
-
-
-def _load(name: str) -> Model:
-    place, rest = split(name)
-    attribute, _, inner = rest.partition(":")
-    if not attribute:
-        raise ConfigurationError(f"there is no model {name!r}; {THERE_IS}")
-    value = find(place, attribute.split("."))
-    if inspect.isclass(value) or not (_is_model(value) or hasattr(value, "resolve")):
-        value = _make(name, value)
-    if _is_model(value) and not inner:
-        model: Model = value
-        return model
-    if hasattr(value, "resolve"):
-        found: Model = value.resolve(inner)
-        return found
-    raise ConfigurationError(f"{name} is neither a model nor a source of models but {_kind(value)}")
 
 
 def _make(name: str, factory: Any) -> Any:

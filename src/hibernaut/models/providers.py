@@ -3,7 +3,7 @@
 import importlib
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from importlib.metadata import entry_points
 from typing import Final
 
@@ -15,6 +15,7 @@ from hibernaut.credentials import BY_NAME
 from hibernaut.errors import ConfigurationError
 from hibernaut.models.catalogue import known
 from hibernaut.models.configuration import FILE, Configuration, ModelSettings, ProviderSettings
+from hibernaut.models.nearest import did_you_mean, maker_of
 from hibernaut.models.protocol import About, Model, ModelInfo, ModelProvider
 
 logger = logging.getLogger(__name__)
@@ -143,6 +144,19 @@ class Providers:
         """The names of models that the configuration gives."""
         return sorted(name for name, model in self._configuration.models.items() if model.of)
 
+    @property
+    def problems(self) -> list[str]:
+        """What is wrong in the configuration: it names providers that there are not."""
+        named = [(name, "") for name in self._configuration.providers]
+        for name, model in self._configuration.models.items():
+            named.append(((model.of or name).partition(":")[0], _said(name, model)))
+        found = [self._missing(provider, said) for provider, said in named]
+        return [text for text in dict.fromkeys(found) if text]
+
+    def stands_for(self, name: str) -> str:
+        """Return the `provider:model` that one of `given` stands for."""
+        return self._configuration.models[name].of
+
     def knows(self, name: str) -> bool:
         """Tell whether a name can be that of a model here: it names a provider that there is, or is one of `given`."""
         provider, colon, model_id = name.partition(":")
@@ -167,6 +181,7 @@ class Providers:
             ConfigurationError: there is none, or it is set up wrongly.
         """
         if name not in self._providers:
+            self._check_there(name)
             wanted = self.wanted(name)
             self._providers[name] = self._maker(wanted.kind)(wanted)
         return self._providers[name]
@@ -174,7 +189,7 @@ class Providers:
     def wanted(self, name: str) -> Wanted:
         """Return how a provider is to be made: what the configuration says, and what comes with Hibernaut."""
         settings = self._configuration.providers.get(name, ProviderSettings())
-        kind = settings.like or name
+        kind = self._kind_of(name)
         built_in = BUILT_IN.get(kind, BuiltIn(""))
         key = settings.key
         if not key and built_in.variable and (not built_in.has_other or built_in.variable in os.environ):
@@ -185,16 +200,47 @@ class Providers:
         """Return the provider of the model of that name, what is known of the model, and how it is asked.
 
         Raises:
-            ConfigurationError: it is neither `provider:model` nor one of `given`.
+            ConfigurationError: it is neither `provider:model` of a provider that there is, nor one of `given`.
         """
         settings = self._configuration.models.get(name, ModelSettings())
         provider, colon, model_id = (settings.of or name).partition(":")
         if not colon or not model_id:
-            raise ConfigurationError(f"there is no model {name!r}; {self._there_is()}")
+            raise ConfigurationError(self.no_model(name))
+        self._check_there(provider, _said(name, settings) if settings.of else "")
         kind = self.wanted(provider).kind
         built_in = BUILT_IN.get(kind, BuiltIn(""))
         info = known(built_in.catalogue or kind, model_id) or ModelInfo()
         return provider, settings.about(model_id, replace(info, provider=built_in.traced or kind))
+
+    def no_model(self, name: str, others: Iterable[str] = (), there_is: str = "") -> str:
+        """Return what is wrong with a name that is no model's, what was probably meant, and what there is.
+
+        `others`: names that count besides those that are known here. `there_is`: what there is besides.
+        """
+        provider, _, model_id = name.partition(":")
+        if provider in self.names and not model_id:
+            return (
+                f"there is no model {name!r}: {provider} is a provider; name one of its models, as {provider}:MODEL "
+                f"(`hibernaut models list {provider}` asks it which it has)"
+            )
+        maker = maker_of(name)
+        meant = f" (did you mean '{maker}:{name}'?)" if maker else did_you_mean(name, [*others, *self.given])
+        named = ", ".join([*self.given, *(f"{one}:MODEL" for one in self.names)])
+        return f"there is no model {name!r}{meant}; {there_is or f'there is: {named}'}"
+
+    def no_provider(self, name: str) -> str:
+        """Return that there is no such provider, which was probably meant, and how others come in."""
+        return self._no(name) + self._others_come(name)
+
+    def _no(self, name: str) -> str:
+        return f"there is no provider {name!r}{did_you_mean(name, filter(self._is_there, self.names))}"
+
+    def _others_come(self, name: str) -> str:
+        names = ", ".join(filter(self._is_there, self.names))
+        return (
+            f"; there is: {names}; one of another package is found by its entry point `{ENTRY_POINTS}`, and "
+            f"[providers.{name}] in {FILE} makes one that is like another"
+        )
 
     async def close(self) -> None:
         """Let go of all connections."""
@@ -216,11 +262,34 @@ class Providers:
             except Exception as error:
                 raise ConfigurationError(f"the provider {kind!r} of {entry.value} cannot be loaded: {error}") from error
             return made
-        if kind not in BUILT_IN:
-            raise ConfigurationError(f"there is no provider {kind!r}; {self._there_is()}")
         module, _, maker = BUILT_IN[kind].maker.partition(":")
         built_in: ProviderMaker = getattr(importlib.import_module(f"hibernaut.models.{module}"), maker)
         return built_in
 
-    def _there_is(self) -> str:
-        return "there is: " + ", ".join([*self.given, *(f"{name}:…" for name in self.names)])
+    def _kind_of(self, name: str) -> str:
+        settings = self._configuration.providers.get(name)
+        return settings.like or name if settings else name
+
+    def _is_there(self, name: str) -> bool:
+        kind = self._kind_of(name)
+        return kind in BUILT_IN or kind in self._others
+
+    def _missing(self, name: str, said: str = "") -> str:
+        """Return that a provider is not there, and where it is `said` to be; "" if it is."""
+        if self._is_there(name):
+            return ""
+        settings = self._configuration.providers.get(name)
+        if settings:
+            said = f"[providers.{name}]" + (f' like = "{settings.like}"' if settings.like else "")
+        where = f"{FILE}, {said}: " if said else ""
+        return where + self._no(self._kind_of(name))
+
+    def _check_there(self, name: str, said: str = "") -> None:
+        if missing := self._missing(name, said):
+            raise ConfigurationError(missing + self._others_come(self._kind_of(name)))
+
+
+def _said(name: str, model: ModelSettings) -> str:
+    """Return how a configuration says which provider a model is of."""
+    table = f"[models.{name}]" if name.isidentifier() else f'[models."{name}"]'
+    return f'{table} is = "{model.of}"' if model.of else table

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 
 from hibernaut.errors import ConfigurationError
+from hibernaut.models.nearest import did_you_mean
 from hibernaut.models.protocol import Model
 
 ModelFactory = Callable[[str], Model]
@@ -51,7 +52,8 @@ class Models:
         factory = self._factories.get(provider)
         if factory is None or not model_id:
             there_is = ", ".join(self.names) or "none at all"
-            raise ConfigurationError(f"there is no model {name!r}; there is: {there_is}")
+            meant = did_you_mean(name, self._models) or did_you_mean(provider, self._factories)
+            raise ConfigurationError(f"there is no model {name!r}{meant}; there is: {there_is}")
         model = factory(model_id)
         if len(self._made) >= REMEMBERED_MODELS:
             del self._made[next(iter(self._made))]
