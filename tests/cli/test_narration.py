@@ -100,6 +100,20 @@ def test_after_a_turn_that_broke_off_what_the_user_said_is_not_told_again(said: 
     assert shown == f"{first}{broken}— retry: in 1 s\n> hello\n"
 
 
+def test_of_a_turn_that_broke_off_before_it_said_anything_nothing_is_taken_back() -> None:
+    assert (
+        told(
+            text("Hel", "1.0~1:1"),
+            CompletionFinished(thread_id=T, cursor="1.1"),
+            UserInput(thread_id=T, cursor="1.1~1:1", content="hello"),
+            CompletionStarted(thread_id=T, cursor="1.1~1:2"),
+            TurnDiscarded(thread_id=T, cursor="1.1"),
+            Notice(thread_id=T, cursor="2.1", kind="parked", text="no key"),
+        )
+        == "Hel\n> hello\n— parked: no key\n"
+    )
+
+
 def test_a_long_result_is_one_short_line() -> None:
     shown = told(ToolResult(thread_id=T, cursor="2.1", call_id="c1", content="word " * 100_000))
     assert len(shown) < 600

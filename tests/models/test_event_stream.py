@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hibernaut.models.dialect import Frame
+from hibernaut.models.errors import OutputTruncated
 from hibernaut.models.event_stream import ERROR, EventStreamDecoder, write_message
 
 LARGEST = 1024 * 1024
@@ -118,5 +119,5 @@ def test_a_stream_that_ends_inside_a_message_is_refused() -> None:
 
 def test_a_message_beyond_the_limit_is_refused_before_it_is_there() -> None:
     begun = event("messageStart", b"x" * (LARGEST + 1))[:12]
-    with pytest.raises(ValueError, match="has 1,0"):
+    with pytest.raises(OutputTruncated, match=f"has no end: more than {LARGEST:,} bytes"):
         read(begun)

@@ -69,8 +69,26 @@ def test_a_server_that_says_nothing_more_is_given_up() -> None:
             Raw(200, {"content-type": "text/html"}, b"<h1>It works!</h1>"),
             "answers with text/html where a stream belongs",
         ),
+        (
+            Raw(
+                200,
+                {"content-type": "text/html"},
+                b"<!DOCTYPE html>\n<head><title>\nWelcome \n</title><style>p{}</style>",
+            ),
+            r"is this the base URL of its API\? It says: Welcome$",
+        ),
+        (Raw(200, {"content-type": "text/html"}, b"<html>" + b"x" * 100_000), "It says: <html>xxx"),
+        (Raw(204, {}), r"answers 204 with something unnamed where a stream belongs; .* It says nothing$"),
         (Raw(302, {"location": "https://elsewhere.example"}), "redirects are not followed"),
-        (Raw(404, {"content-type": "text/plain"}, b"404 page not found"), "404"),
+        (
+            Raw(404, {"content-type": "text/plain"}, b"404 page not found"),
+            r"lab at http://127.* answers 404 with text/plain where a stream belongs; is this the base URL",
+        ),
+        (
+            Raw(404, {"content-type": "application/json"}, b'{"error":"no such model"}'),
+            r"answers 404: no such model$",
+        ),
+        (Raw(413, {"content-type": "text/html"}, b"<html><head><title>413 Too Large</title>"), "413: 413 Too Large$"),
     ],
 )
 def test_a_server_that_is_no_api_is_told_from_one_that_fails(answer: Raw, words: str) -> None:
@@ -88,8 +106,7 @@ def test_a_server_that_is_no_api_is_told_from_one_that_fails(answer: Raw, words:
     [
         ("http://127.0.0.1:9", ConnectionLost),
         ("http://there.is.no.such.host.invalid", ConnectionLost),
-        ("ftp://127.0.0.1", ConfigurationError),
-        ("http://", ConfigurationError),
+        ("http://\u00fc..example", ConfigurationError),
     ],
 )
 def test_an_address_at_which_nobody_is_fails_in_words(url: str, kind: type[Exception]) -> None:
@@ -100,6 +117,28 @@ def test_an_address_at_which_nobody_is_fails_in_words(url: str, kind: type[Excep
         await endpoint.close()
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    "url,words",
+    [
+        ("ftp://127.0.0.1", "the url of lab, 'ftp://127.0.0.1', is not an http or https address"),
+        ("http://", "is not an http or https address"),
+        ("127.0.0.1:8000/v1", "is not an http or https address"),
+        ("http://a b/v1", "is not an http or https address"),
+        ("http://a\n.example", "is not an http or https address"),
+        ("http://127.0.0.1:99999/v1", "the url of lab cannot be read: Port out of range 0-65535"),
+        ("http://127.0.0.1:0/v1", "is not an http or https address"),
+        ("http://[::1/v1", "the url of lab cannot be read: "),
+        ("https://me:secret@lab.example/v1", "the url of lab has a user name in it, which is not sent"),
+        ("https://lab.example/v1?key=secret", "the url of lab is a base: it has no query and no fragment"),
+    ],
+)
+def test_what_is_no_base_url_is_refused_at_once_and_nothing_secret_is_repeated(url: str, words: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        Endpoint("lab", url)
+    assert words in str(caught.value)
+    assert "secret" not in str(caught.value)
 
 
 def test_https_spoken_to_a_plain_server_is_a_connection_that_fails() -> None:

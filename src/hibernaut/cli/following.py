@@ -17,6 +17,9 @@ from hibernaut.system import AgentSystem
 LOOK_EVERY = 0.1
 """Seconds between two looks at whether a call was deferred, which nothing announces."""
 
+SOON = 30_000
+"""Milliseconds until another attempt for which also those stay who do not wait for what sleeps."""
+
 
 class Teller(Protocol):
     """Shows events."""
@@ -88,7 +91,7 @@ async def until_over(
     Args:
         system: runs it, or watches it.
         handle: the thread.
-        wait: whether sleeping and waiting for a deferred call counts as something to do.
+        wait: whether sleeping, waiting for a deferred call and being put off for long counts as something to do.
         kept: whether others can reach its store. Where they cannot, a thread is over when only they could wake it.
         answers: whether somebody is here who answers what it asks.
     """
@@ -107,9 +110,17 @@ async def until_over(
                     return state
                 if not kept and await _is_left_alone(system, state, answers=answers):
                     return state
+            if state.activity == "retrying" and not wait and await _is_put_off(system, state):
+                return state
             with suppress(TimeoutError):
                 async with asyncio.timeout(None if wait and kept and not below else LOOK_EVERY):
                     await moved.wait()
+
+
+async def _is_put_off(system: AgentSystem, state: ThreadState) -> bool:
+    """Tell whether a thread whose completion failed has nothing to do for long."""
+    inbox = await system.store.read_inbox(state.thread_id)
+    return min((arrived.due for arrived in inbox), default=0) > system.clock.now() + SOON
 
 
 async def _at_work_below(system: AgentSystem, state: ThreadState, *, wait: bool) -> bool:

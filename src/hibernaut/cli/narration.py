@@ -43,6 +43,8 @@ class Narrator:
         """What the user said since the last stored event: should the turn break off, it comes again."""
         self._tools: dict[str, str] = {}
         self._thinking = False
+        self._unstored = False
+        """Whether anything of the agent is on the screen that is not stored yet."""
 
     def said(self, text: str) -> None:
         """Note that a text of the user is on the screen already."""
@@ -64,16 +66,19 @@ class Narrator:
                 self._output.end_line()
                 self._thinking = thinking
             self._output.text(event.text, DIM if thinking else "")
+            self._unstored = True
         elif isinstance(event, UserInput):
             self._tell_input(event)
         elif isinstance(event, TurnDiscarded):
             self._said[:0] = self._taken
             self._taken.clear()
-            self._output.line("[it broke off; what was said since is taken back]", DIM)
+            if self._unstored:
+                self._output.line("[it broke off; what was said since is taken back]", DIM)
         else:
             self._tell_line(event)
         if event.cursor and "~" not in event.cursor:
             self._taken.clear()
+            self._unstored = False
 
     def _tell_input(self, event: UserInput) -> None:
         text = plain_text(event.content)
@@ -96,6 +101,7 @@ class Narrator:
             tool = self._tools.get(event.call_id, "")
         line = in_a_line(event, self._output.room, tool)
         if line:
+            self._unstored = True
             failed = isinstance(event, ToolResult) and event.is_error
             self._output.line(line, RED if failed else DIM)
 

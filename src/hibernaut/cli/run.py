@@ -84,8 +84,8 @@ _TASK_OPTIONS: tuple[Callable[[Any], Any], ...] = (
     click.option(
         "--wait/--no-wait",
         default=True,
-        help="Stay while the agent sleeps or waits for a deferred call (the default), or leave it then (needs "
-        "--store).",
+        help="Stay while the agent sleeps, waits for a deferred call or is put off for long by a provider (the "
+        "default), or leave it then (needs --store).",
     ),
     options.json_lines,
 )
@@ -248,6 +248,8 @@ def _end(task: Task, state: ThreadState) -> int:
     until = f"sleeps until {moment(min(due))}" if due else f"waits for {tools}" if tools else "waits for a word"
     if state.questions:
         until = "waits for an answer"
+    if state.activity == "retrying":
+        until = "is put off, and tries again when its time has come"
     if task.kept:
         remark(f"Thread {thread_id} {until}. It goes on with: {_serving(task)}")
     else:

@@ -54,12 +54,13 @@ async def existing(system: AgentSystem, thread_id: str | None) -> ThreadHandle |
 
 
 def check_new(setting: Setting) -> None:
-    """Refuse to make a thread without a model.
+    """Refuse to make a thread without a model. One that is named was found when the system was opened.
 
     Raises:
         ConfigurationError: none is named.
     """
-    NamedModels(setting.model).resolve("")
+    if not setting.model:
+        NamedModels().resolve("")
 
 
 async def check_old(system: AgentSystem, thread_id: str, setting: Setting, tools: Sequence[Given]) -> list[str]:

@@ -6,6 +6,7 @@ import ssl
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from typing import Final
+from urllib.parse import urlsplit
 
 import httpx2
 
@@ -28,6 +29,27 @@ MOST_CONNECTIONS: Final = 1_000
 """Connections to one provider. Over HTTP/2 each carries many completions."""
 
 
+def check_url(what: str, url: str) -> None:
+    """Check that something can be asked at a base URL. What may be secret in it is not repeated.
+
+    Raises:
+        ConfigurationError: it cannot; the text says why.
+    """
+    try:
+        parts = urlsplit(url)
+        leads = bool(parts.hostname) and parts.port != 0 and parts.scheme in ("http", "https")
+    except ValueError as error:
+        raise ConfigurationError(f"{what} cannot be read: {error}") from error
+    if "@" in parts.netloc:
+        raise ConfigurationError(
+            f"{what} has a user name in it, which is not sent: say `key`, or `headers` with `Authorization`"
+        )
+    if parts.query or parts.fragment:
+        raise ConfigurationError(f"{what} is a base: it has no query and no fragment, and a key stands in `key`")
+    if not leads or not url.isprintable() or " " in url or "\\" in url:
+        raise ConfigurationError(f"{what}, {url!r}, is not an http or https address")
+
+
 class Endpoint:
     """Where a provider is and how it is shown who asks; the connections to it are kept for the next request.
 
@@ -39,6 +61,9 @@ class Endpoint:
         throttle: what is not to be exceeded.
         silent_for: milliseconds without a byte after which an answer is given up.
         transport: what carries requests, instead of the network.
+
+    Raises:
+        ConfigurationError: nobody can be asked at that URL.
     """
 
     def __init__(
@@ -53,6 +78,7 @@ class Endpoint:
         clock: Clock | None = None,
         transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
+        check_url(f"the url of {name}", url)
         self.name = name
         self.url = url.rstrip("/")
         self.clock = clock or SystemClock()
@@ -125,6 +151,8 @@ class Endpoint:
         if isinstance(error, httpx2.ReadTimeout):
             return ConnectionLost(f"{self.name} has sent nothing for {self._silent_for / 1_000:g} s")
         what = str(error) or type(error).__name__
+        if "CERTIFICATE_VERIFY_FAILED" in what:
+            what += "; SSL_CERT_FILE names the authorities to trust, if they are others than this machine's"
         return ConnectionLost(f"{self.name} at {self.url}: {what}")
 
     async def close(self) -> None:

@@ -12,6 +12,7 @@ from zlib import crc32
 import msgspec
 
 from hibernaut.models.dialect import Frame
+from hibernaut.models.errors import OutputTruncated
 
 MEDIA_TYPE: Final = "application/vnd.amazon.eventstream"
 
@@ -44,7 +45,7 @@ class EventStreamDecoder:
         """Return the messages that are complete now.
 
         Raises:
-            ValueError: this is no such stream, or it was damaged on its way.
+            OutputTruncated: a message is too large. ValueError: this is no such stream, or it was damaged on its way.
         """
         waiting = self._waiting
         waiting += data
@@ -52,7 +53,9 @@ class EventStreamDecoder:
             total, headers, check = _PRELUDE.unpack_from(waiting)
             if crc32(waiting[:8]) != check:
                 raise ValueError("a message of the event stream has a wrong checksum in front")
-            if not _PRELUDE.size + headers + _WORD.size <= total <= self._largest:
+            if total > self._largest:
+                raise OutputTruncated(f"an event of the answer has no end: more than {self._largest:,} bytes")
+            if _PRELUDE.size + headers + _WORD.size > total:
                 raise ValueError(f"a message of the event stream has {total:,} bytes, {headers:,} of them headers")
             if len(waiting) < total:
                 return

@@ -31,13 +31,19 @@ _OVERFLOW: Final = re.compile(
 )
 """How providers say that a prompt is longer than the model's window. Most have no code for it."""
 
+_PAGE: Final = re.compile(r"\s*<(!doctype html|html|head|body)\b", re.IGNORECASE)
+_TITLE: Final = re.compile(r"<title[^<>]{0,100}>([^<]{1,300})", re.IGNORECASE)
+"""What a web page is about: its beginning is for browsers."""
+
 
 def words_of(body: bytes) -> str:
-    """Return what the body of a refusal says to people: its message, or its beginning."""
+    """Return what the body of a refusal says to people: its message, the title of its page, or its beginning."""
     try:
         value: Any = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return shorten(" ".join(body.decode(errors="replace").split()), LONGEST_WORDS)
+        text = body.decode(errors="replace")
+        title = _TITLE.search(text) if _PAGE.match(text) else None
+        return shorten(" ".join((title[1] if title else text).split()), LONGEST_WORDS)
     if isinstance(value, list) and value:
         value = value[0]
     for name in ("error", "message", "Message", "detail"):

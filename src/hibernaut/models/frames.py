@@ -33,8 +33,11 @@ async def frames(answer: httpx2.Response, media_type: str) -> AsyncGenerator[Fra
 
 
 async def _server_sent(answer: httpx2.Response) -> AsyncGenerator[Frame, None]:
-    async for event in httpx2.EventSource(answer, LARGEST_EVENT):
-        yield Frame(event.event, event.data)
+    try:
+        async for event in httpx2.EventSource(answer, LARGEST_EVENT):
+            yield Frame(event.event, event.data)
+    except httpx2.SSEError as error:
+        raise OutputTruncated(f"an event of the answer has no end: more than {LARGEST_EVENT:,} bytes") from error
 
 
 async def _amazon(answer: httpx2.Response) -> AsyncGenerator[Frame, None]:

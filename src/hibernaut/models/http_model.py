@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, aclosing, suppress
+from http import HTTPStatus
 from typing import Final
 
 import httpx2
@@ -25,6 +26,8 @@ LINGER: Final = 200
 
 _OK: Final = 200
 _JSON: Final = "application/json"
+_NOWHERE: Final = (HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED)
+"""Statuses of a server that has nothing at an address; an API says more about it, in JSON."""
 
 
 class HttpModel:
@@ -120,11 +123,14 @@ class HttpModel:
         if answer.is_redirect:
             target = refusal.headers.get("location", "nowhere")
             return InvalidRequest(f"{name} leads to {target:.200}; redirects are not followed: correct the base URL")
-        if refusal.status != _OK or (kind == _JSON and is_error(refusal.body)):
+        is_api = refusal.status >= HTTPStatus.BAD_REQUEST and (refusal.status not in _NOWHERE or "json" in kind)
+        if is_api or (kind == _JSON and is_error(refusal.body)):
             return self._dialect.failure(refusal)
+        status = f"{refusal.status} " if refusal.status != _OK else ""
+        words = words_of(refusal.body)
         return InvalidRequest(
-            f"{name} at {self._endpoint.url} answers with {kind or 'something unnamed'} where a stream belongs; is "
-            f"this the base URL of its API? It says: {words_of(refusal.body)}"
+            f"{name} at {self._endpoint.url} answers {status}with {kind or 'something unnamed'} where a stream "
+            f"belongs; is this the base URL of its API? It says{f': {words}' if words else ' nothing'}"
         )
 
     async def _pieces(self, answer: httpx2.Response, stream: str) -> AsyncGenerator[StreamPiece, None]:

@@ -7,6 +7,7 @@ import httpx2
 
 from hibernaut.auth import Bearer, SigV4
 from hibernaut.models.bedrock.dialect import ConverseDialect
+from hibernaut.models.endpoint import check_url
 from hibernaut.models.http_provider import HttpProvider, endpoint_of, option_of
 from hibernaut.models.providers import Wanted
 
@@ -29,4 +30,6 @@ def bedrock(wanted: Wanted) -> HttpProvider:
     auth = auth or SigV4(region, SERVICE, options.get("profile"))
     endpoint = endpoint_of(wanted, auth=auth, url=f"https://bedrock-runtime.{region}.amazonaws.com")
     control = options.get("control") or ("" if wanted.url else f"https://bedrock.{region}.amazonaws.com")
+    if control:
+        check_url(f"the option control of {wanted.name}", control)
     return HttpProvider(endpoint, ConverseDialect(wanted.name, control))
