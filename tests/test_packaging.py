@@ -20,7 +20,9 @@ HEAVY = {
     "aiobotocore",
     "anthropic",
     "boto3",
+    "botocore",
     "click",
+    "google",
     "httpx",
     "jsonschema_rs",
     "mcp",
@@ -29,6 +31,7 @@ HEAVY = {
     "pydantic",
     "textual",
 }
+SDKS = {"aiobotocore", "anthropic", "boto3", "google.genai", "openai"}
 PIN = re.compile(r"^([a-z0-9-]+)==(\S+)", re.MULTILINE)
 
 
@@ -59,6 +62,19 @@ def test_importing_the_package_loads_nothing_heavy() -> None:
     loaded = set(result.stdout.split())
     assert "hibernaut" in loaded
     assert loaded & (HEAVY | {"hibernaut.cli", "hibernaut.testing"}) == set()
+
+
+def test_no_module_of_the_package_loads_the_sdk_of_a_provider() -> None:
+    program = (
+        "import importlib, pkgutil, sys, hibernaut\n"
+        "for found in pkgutil.walk_packages(hibernaut.__path__, 'hibernaut.'):\n"
+        "    if not found.name.endswith('__main__'): importlib.import_module(found.name)\n"
+        "print(*sys.modules)"
+    )
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True, encoding="utf-8")
+    loaded = set(result.stdout.split())
+    assert "hibernaut.models.google.provider" in loaded
+    assert loaded & SDKS == set()
 
 
 def test_the_version_is_that_of_the_installed_distribution() -> None:

@@ -30,6 +30,7 @@ def said(status: int, body: bytes = b"", **headers: str) -> ModelError:
         (403, AuthenticationFailed),
         (404, InvalidRequest),
         (408, ConnectionLost),
+        (409, Overloaded),
         (413, InvalidRequest),
         (418, InvalidRequest),
         (422, InvalidRequest),

@@ -80,7 +80,8 @@ def by_status(who: str, refusal: Refusal) -> ModelError:
         return ConnectionLost(said, wait)
     if status == HTTPStatus.TOO_MANY_REQUESTS:
         return RateLimited(said, wait)
-    if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+    # In a conflict somebody else holds what the request needs, for a while.
+    if status >= HTTPStatus.INTERNAL_SERVER_ERROR or status == HTTPStatus.CONFLICT:
         return Overloaded(said, wait)
     if status in (HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY) and is_overflow(words):
         return ContextOverflow(said)

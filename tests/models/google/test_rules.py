@@ -172,6 +172,23 @@ def test_the_fake_refuses_what_breaks_a_rule(body: Any, words: str) -> None:
 # Signatures
 
 
+def test_the_fake_takes_what_the_api_takes_in_other_spellings() -> None:
+    other = SIGNATURE.replace("+", "-").replace("/", "_")
+    call = {"function_call": {"name": "look", "args": {"some_path": 1}}, "thought_signature": other}
+    result = {"function_response": {"name": "look", "response": {"some_output": "x"}}}
+    schema = {"type": "object", "properties": {"some_path": {"type": "string"}}}
+    declared = {"name": "look", "description": "Looks.", "parameters_json_schema": schema}
+    body = asks(
+        ASK,
+        said("model", call),
+        said("user", result),
+        tools=[{"function_declarations": [declared]}],
+        generation_config={"thinking_config": {"include_thoughts": True, "thinking_level": "LOW"}},
+    )
+    assert refusal(body) == ""
+    assert 'Unknown name "someThing"' in refusal({**body, "some_thing": 1})
+
+
 def test_a23_a_signature_goes_back_with_its_call() -> None:
     written = contents(HELLO, called(1, data=OWN), called(2, data=call_data("google", "")), *answers(2))
     assert [part.get("thoughtSignature") for part in written[1]["parts"]] == [SIGNATURE, None]

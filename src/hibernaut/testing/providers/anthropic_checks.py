@@ -115,7 +115,7 @@ class Seal:
 def place_of(body: Mapping[str, Any], messages: Sequence[Any], blocks: Sequence[Any]) -> bytes:
     """Return what stands before the next block of an answer, digested: `blocks` are those that it has already."""
     before = [body.get("system"), body.get("tools"), *messages, blocks]
-    return sha256(msgspec.json.encode(_without_marks(before))).digest()[:16]
+    return sha256(msgspec.json.encode(_without_marks(before), order="sorted")).digest()[:16]
 
 
 def _without_marks(value: Any) -> Any:

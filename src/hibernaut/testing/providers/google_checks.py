@@ -1,7 +1,6 @@
 """What the Gemini API refuses, in the spirit of its words."""
 
 import base64
-import binascii
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
@@ -11,6 +10,7 @@ SIGNED: Final = b"signed by gemini:"
 
 _NO_SIGNATURE_NEEDED: Final = ("skip_thought_signature_validator", "context_engineering_is_the_way_to_go")
 
+_CAMEL: Final = re.compile(r"(?<=.)_([a-z0-9])")
 _FUNCTION: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,63}")
 
 _TOP: Final = frozenset(
@@ -32,6 +32,8 @@ _SCHEMA: Final = frozenset(
     }
 )  # fmt: skip
 _TYPES: Final = frozenset({"string", "number", "integer", "boolean", "array", "object"})
+_OPAQUE: Final = frozenset({"args", "parametersJsonSchema", "properties", "response", "responseJsonSchema"})
+"""Members whose own names are the user's."""
 _MAGIC: Final[Mapping[str, bytes]] = {"image/png": b"\x89PNG", "image/jpeg": b"\xff\xd8\xff", "image/webp": b"RIFF"}
 
 
@@ -55,6 +57,7 @@ class _Request:
         self._third = model.startswith("gemini-3")
 
     def check(self, body: Any) -> None:
+        body = _in_camel(body)
         _only(body, _TOP, "the request")
         contents = body.get("contents")
         if not isinstance(contents, list) or not contents:
@@ -207,6 +210,7 @@ class _Request:
         if "2.0" in self._model:
             raise Wrong("Thinking is not enabled for this model.")
         level, budget = thinking.get("thinkingLevel"), thinking.get("thinkingBudget")
+        level = level.lower() if isinstance(level, str) else level
         levels = ("low", "medium", "high") if "pro" in self._model else ("minimal", "low", "medium", "high")
         if level is not None and (not self._third or level not in levels):
             raise Wrong("Thinking level is not supported for this model.")
@@ -214,6 +218,16 @@ class _Request:
             raise Wrong("Budget 0 is invalid. This model only works in thinking mode.")
         if budget is not None and not (budget == 0 or 128 <= budget <= 24_576 or budget == -1):  # noqa: PLR2004
             raise Wrong(f"The thinking budget {budget} is invalid. Please choose a value between 128 and 24576.")
+
+
+def _in_camel(value: Any) -> Any:
+    """Return a value with the names that the API writes. It takes those of its protocol buffers, too."""
+    if isinstance(value, list):
+        return [_in_camel(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    named = {_CAMEL.sub(lambda found: found[1].upper(), name): each for name, each in value.items()}
+    return {name: each if name in _OPAQUE else _in_camel(each) for name, each in named.items()}
 
 
 def _only(value: Any, allowed: Iterable[str], where: str) -> None:
@@ -234,8 +248,8 @@ def _blob(blob: Any, where: str) -> None:
     if magic is None:
         raise Wrong(f"Unsupported MIME type: {blob.get('mimeType')}")
     try:
-        data = base64.b64decode(blob.get("data", ""), validate=True)
-    except (binascii.Error, ValueError):
+        data = _bytes(blob.get("data", ""))
+    except ValueError:
         raise Wrong("Base64 decoding failed") from None
     if not data.startswith(magic):
         raise Wrong("Unable to process input image.")
@@ -245,11 +259,16 @@ def _signature(value: Any) -> None:
     if value in _NO_SIGNATURE_NEEDED:
         return
     try:
-        data = base64.b64decode(value, validate=True)
-    except (binascii.Error, ValueError, TypeError):
+        data = _bytes(value)
+    except (ValueError, AttributeError):
         raise Wrong("Invalid value at 'thought_signature' (TYPE_BYTES), Base64 decoding failed") from None
     if not data.startswith(SIGNED):
         raise Wrong("Corrupted thought signature.")
+
+
+def _bytes(value: str) -> bytes:
+    """Read Base64, of either alphabet."""
+    return base64.b64decode(value.replace("-", "+").replace("_", "/"), validate=True)
 
 
 def _no_references(value: Any, where: str) -> None:

@@ -87,6 +87,7 @@ class ResponsesWire:
         self._reasons = reasons
         self._secret = account.encode()
         self._models = tuple(models)
+        self._turns = 0
 
     def check(self, asked: Asked) -> Raw | None:
         """Return what a request is answered that asks for no turn, or that is not taken."""
@@ -108,7 +109,8 @@ class ResponsesWire:
 
     def encoder(self, asked: Asked) -> "ResponsesEncoder":
         """Return what writes the turn."""
-        return ResponsesEncoder(self, asked.body)
+        self._turns += 1
+        return ResponsesEncoder(self, asked.body, self._turns)
 
     def seal(self, data: bytes) -> str:
         """Return reasoning as only this account can read it."""
@@ -264,8 +266,9 @@ def _check_parts(parts: Any, kinds: set[str], param: str) -> None:
 class ResponsesEncoder:
     """Writes a turn as events."""
 
-    def __init__(self, wire: ResponsesWire, body: dict[str, Any]) -> None:
+    def __init__(self, wire: ResponsesWire, body: dict[str, Any], turn: int) -> None:
         self._wire = wire
+        self._turn = turn
         self._sealed = "reasoning.encrypted_content" in body.get("include", ())
         self._model = body["model"]
         self._number = 0
@@ -377,7 +380,7 @@ class ResponsesEncoder:
         self._open = len(self._output)
         self._texts = []
         prefix = {"message": "msg", "reasoning": "rs", "function_call": "fc"}[item["type"]]
-        mark = hashlib.sha256(f"{id(self)}{self._open}".encode()).hexdigest()[:24]
+        mark = hashlib.sha256(f"{self._turn}.{self._open}".encode()).hexdigest()[:24]
         self._output.append({"id": f"{prefix}_{mark}", **item})
         yield self._event("response.output_item.added", output_index=self._open, item=self._output[self._open])
 

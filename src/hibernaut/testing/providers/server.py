@@ -6,7 +6,6 @@ model = …  # with `fake.url` as its base URL
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
 from types import TracebackType
 from typing import Final, Self, TypeAlias
 
@@ -87,8 +86,9 @@ class FakeProvider:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         try:
-            with suppress(ConnectionError, h11.RemoteProtocolError, _Cut, asyncio.CancelledError):
-                await self._serve(_Connection(reader, writer))
+            await self._serve(_Connection(reader, writer))
+        except* (ConnectionError, h11.RemoteProtocolError, _Cut, asyncio.CancelledError):
+            pass  # the client, the script or whoever closes the fake wants it so
         finally:
             writer.close()
 

@@ -1,0 +1,23 @@
+"""The SDK of OpenAI, as both of its APIs use it."""
+
+import base64
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
+
+import openai
+
+KEY: Final = "sk-fake"
+
+
+@asynccontextmanager
+async def opened(url: str) -> AsyncIterator[openai.AsyncOpenAI]:
+    """Open the SDK for an address."""
+    http = openai.DefaultAsyncHttpxClient(verify=False)  # reading all authorities takes longer than a scene
+    async with openai.AsyncOpenAI(api_key=KEY, base_url=f"{url}/v1", max_retries=0, http_client=http) as client:
+        yield client
+
+
+def data_url(picture: bytes) -> str:
+    """Return a picture as the APIs take it."""
+    return f"data:image/png;base64,{base64.b64encode(picture).decode()}"
