@@ -209,7 +209,7 @@ def test_every_provider_that_comes_with_hibernaut_can_be_made(name: str) -> None
 def test_a_provider_that_is_not_told_enough_says_what_is_missing(
     name: str, missing: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for variable in ("AWS_REGION", "AWS_DEFAULT_REGION"):
+    for variable in ("AWS_REGION", "AWS_DEFAULT_REGION", "GOOGLE_CLOUD_PROJECT", "GOOGLE_CLOUD_LOCATION"):
         monkeypatch.delenv(variable, raising=False)
     with pytest.raises(ConfigurationError, match=rf"\[providers\.{name}.*\] {missing} = "):
         Providers().provider(name)

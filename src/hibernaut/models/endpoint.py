@@ -98,7 +98,7 @@ class Endpoint:
             self._client = httpx2.AsyncClient(
                 auth=self._auth,
                 headers=self._headers,
-                verify=_checking(),
+                verify=certificate_checks(),
                 http2=True,
                 timeout=httpx2.Timeout(self._silent_for / 1_000, connect=CONNECT_WITHIN / 1_000, pool=None),
                 limits=httpx2.Limits(max_connections=MOST_CONNECTIONS, max_keepalive_connections=MOST_CONNECTIONS),
@@ -163,6 +163,6 @@ class Endpoint:
 
 
 @functools.cache
-def _checking() -> ssl.SSLContext:
+def certificate_checks() -> ssl.SSLContext:
     """Return how certificates are checked: to read all authorities takes a tenth of a second."""
     return httpx2.create_ssl_context()

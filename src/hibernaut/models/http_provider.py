@@ -1,5 +1,6 @@
 """A provider of models behind HTTP."""
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -47,16 +48,17 @@ def endpoint_of(
     )
 
 
-def option_of(wanted: Wanted, name: str) -> str:
-    """Return an option that a provider cannot do without.
+def option_of(wanted: Wanted, name: str, variable: str = "") -> str:
+    """Return an option that a provider cannot do without; if it is not given, what the environment variable holds.
 
     Raises:
         ConfigurationError: it is not given.
     """
-    value = wanted.settings.options.get(name, "")
+    value = wanted.settings.options.get(name, "") or (os.environ.get(variable, "").strip() if variable else "")
     if not value:
         raise ConfigurationError(
             f'{wanted.name} has to be told its {name}: [providers.{wanted.name}.options] {name} = "…"'
+            + (f", or the environment variable {variable}" if variable else "")
         )
     return value
 

@@ -81,7 +81,11 @@ BUILT_IN: Final[Mapping[str, BuiltIn]] = {
         traced="aws.bedrock",
     ),
     "anthropic-vertex": BuiltIn(
-        "anthropic.provider:vertex", variable="VERTEX_ACCESS_TOKEN", catalogue="google", traced="gcp.vertex_ai"
+        "anthropic.provider:vertex",
+        variable="VERTEX_ACCESS_TOKEN",
+        has_other=True,
+        catalogue="google",
+        traced="gcp.vertex_ai",
     ),
     "azure": BuiltIn(
         "openai.provider:azure", variable="AZURE_OPENAI_API_KEY", catalogue="openai", traced="azure.ai.openai"
@@ -102,7 +106,11 @@ BUILT_IN: Final[Mapping[str, BuiltIn]] = {
         traced="gcp.gemini",
     ),
     "google-vertex": BuiltIn(
-        "google.provider:vertex", variable="VERTEX_ACCESS_TOKEN", catalogue="google", traced="gcp.vertex_ai"
+        "google.provider:vertex",
+        variable="VERTEX_ACCESS_TOKEN",
+        has_other=True,
+        catalogue="google",
+        traced="gcp.vertex_ai",
     ),
     "groq": BuiltIn(_COMPATIBLE, "https://api.groq.com/openai/v1", "GROQ_API_KEY"),
     "llamacpp": BuiltIn(_COMPATIBLE, "http://127.0.0.1:8080/v1"),

@@ -7,6 +7,7 @@ from hibernaut.errors import ConfigurationError
 from hibernaut.models.anthropic.dialect import AnthropicDialect
 from hibernaut.models.anthropic.platforms import ANTHROPIC, BEDROCK, VERTEX
 from hibernaut.models.anthropic.requests import MARKS, CacheFor
+from hibernaut.models.google.cloud import authorization_of, place_of
 from hibernaut.models.http_provider import HttpProvider, endpoint_of, option_of
 from hibernaut.models.providers import Wanted
 
@@ -25,9 +26,12 @@ def anthropic(wanted: Wanted) -> HttpProvider:
 
 
 def vertex(wanted: Wanted) -> HttpProvider:
-    """Make the provider at Google Cloud. The key is an access token. Options: `project`, `region`, `cache_for`."""
-    url = "" if wanted.url else vertex_url(option_of(wanted, "project"), option_of(wanted, "region"))
-    endpoint = endpoint_of(wanted, auth=Bearer(wanted.key) if wanted.key else None, url=url)
+    """Make the provider at Google Cloud. The key is an access token; without any, credentials of Google Cloud count.
+
+    Options: `project` and `region`, by default those of the environment; `credentials`, their file; `cache_for`.
+    """
+    url = "" if wanted.url else vertex_url(*place_of(wanted))
+    endpoint = endpoint_of(wanted, auth=authorization_of(wanted), url=url)
     return HttpProvider(endpoint, AnthropicDialect(VERTEX, cache_for=_cache_for(wanted)))
 
 

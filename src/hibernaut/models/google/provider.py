@@ -2,10 +2,11 @@
 
 from typing import Final
 
-from hibernaut.auth import Bearer, Headers
+from hibernaut.auth import Headers
+from hibernaut.models.google.cloud import authorization_of, place_of
 from hibernaut.models.google.dialect import GeminiDialect
 from hibernaut.models.google.rules import GEMINI_API, VERTEX
-from hibernaut.models.http_provider import HttpProvider, endpoint_of, option_of
+from hibernaut.models.http_provider import HttpProvider, endpoint_of
 from hibernaut.models.providers import Wanted
 
 KEY_HEADER: Final = "x-goog-api-key"
@@ -18,10 +19,13 @@ def google(wanted: Wanted) -> HttpProvider:
 
 
 def vertex(wanted: Wanted) -> HttpProvider:
-    """Make the provider at Vertex AI. The key is an access token. Options: `project`, `region`."""
-    url = "" if wanted.url else vertex_url(option_of(wanted, "project"), option_of(wanted, "region"))
-    auth = Bearer(wanted.key) if wanted.key else None
-    return HttpProvider(endpoint_of(wanted, auth=auth, url=url), GeminiDialect(VERTEX, wanted.name))
+    """Make the provider at Vertex AI. The key is an access token; without any, credentials of Google Cloud count.
+
+    Options: `project` and `region`, by default those of the environment; `credentials`, their file.
+    """
+    url = "" if wanted.url else vertex_url(*place_of(wanted))
+    endpoint = endpoint_of(wanted, auth=authorization_of(wanted), url=url)
+    return HttpProvider(endpoint, GeminiDialect(VERTEX, wanted.name))
 
 
 def vertex_url(project: str, region: str) -> str:
