@@ -58,7 +58,7 @@ coverage: dev-env  ## run the tests and list the lines and branches that none of
 
 lock: dev-env  ## pin the newest requirements that are at least a week old
 	$(UV_COMPILE) pyproject.toml requirements/run.in --extra server --output-file requirements/run.txt
-	$(UV_COMPILE) pyproject.toml requirements/dev.in --extra server --extra aws --extra fast --extra google --extra otel --output-file requirements/dev.txt
+	$(UV_COMPILE) pyproject.toml requirements/dev.in --extra server --extra aws --extra fast --extra google --extra otel --extra plot --output-file requirements/dev.txt
 
 catalogue:  ## write anew what is known of models, from the prices that the newest genai-prices has
 	python3 -m venv --clear .venv/prices

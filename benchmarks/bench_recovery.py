@@ -12,7 +12,6 @@ The file's pages are put out of the system's cache first. Histories are copies o
 import argparse
 import asyncio
 import json
-import os
 import subprocess
 import sys
 import time
@@ -24,6 +23,7 @@ from typing import Any
 import apsw
 
 from hibernaut import AgentSystem, Deferred, ToolContext, tool
+from hibernaut.bench.caches import forget
 from hibernaut.kernel.commit import SliceCommit
 from hibernaut.messages.events import ToolCall
 from hibernaut.messages.inputs import InputMessage, UserText, encode_input
@@ -254,16 +254,6 @@ def _read_so_far() -> int:
     return int(fields["rchar"])
 
 
-def _forget(path: str) -> None:
-    """Put a file out of the system's cache."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-    finally:
-        os.close(descriptor)
-
-
 def main() -> None:
     """Measure, and print what was found."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -284,7 +274,7 @@ def main() -> None:
         size = Path(path).stat().st_size
         copy = str(Path(folder) / "copy.db")
         subprocess.run(["cp", path, copy], check=True)  # noqa: S603, S607
-        _forget(copy)
+        forget(Path(copy))
         words = [sys.executable, __file__, "--recover", copy, "--began", repr(time.time())]
         told = subprocess.run(words, check=True, capture_output=True, text=True)  # noqa: S603  # it is this program
     print(told.stderr, file=sys.stderr, end="")

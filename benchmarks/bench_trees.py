@@ -1,9 +1,8 @@
-"""What trees cost: waking one of many listeners, a burst of events, children, and slices of long threads.
+"""What trees cost: waking one of many listeners, a burst of events, and children.
 
 wake     10,000 resting threads, each with a subscription, get one event each: from the door to the model's call
 burst    1,000 events of one subscription, each in a thread of its own
 spawn    1,000 children of a thread with a long history: what each adds to the store
-slice    one slice at a history of 10, 1,000 and 10,000 items, apart from the first, which reads it
 """
 
 import asyncio
@@ -148,25 +147,6 @@ async def spawn(stage: _Stage, children: int, items: int) -> dict[str, float]:
     }
 
 
-async def slices(stage: _Stage, lengths: tuple[int, ...]) -> dict[str, float]:
-    """Measure one slice at several lengths of the history."""
-    agent = await stage.system.launch(thread_id="long")
-    took: dict[str, float] = {}
-    for length in lengths:
-        while (await agent.state()).items < length:
-            await agent.send("Go on. " * 10)
-            await stage.system.wait_idle()
-        times = []
-        for _ in range(50):
-            began = time.perf_counter()
-            await agent.send("Go on. " * 10)
-            await stage.system.wait_idle()
-            times.append((time.perf_counter() - began) * 1000)
-        took[f"ms_at_{length}"] = statistics.median(times)
-    took["ratio"] = took[f"ms_at_{lengths[-1]}"] / took[f"ms_at_{lengths[0]}"]
-    return took
-
-
 async def measure(store: str, size: float) -> None:
     """Measure everything on one store and print it, a line of JSON each."""
     with TemporaryDirectory() as folder:
@@ -179,7 +159,6 @@ async def measure(store: str, size: float) -> None:
                 ("wake", await wake(stage, int(10_000 * size))),
                 ("burst", await burst(stage, int(1_000 * size))),
                 ("spawn", await spawn(stage, int(1_000 * size), 1_000)),
-                ("slice", await slices(stage, (10, 1_000, 10_000))),
             ):
                 print(msgspec.json.encode({"bench": name, "store": store} | figures).decode(), flush=True)
 

@@ -16,8 +16,18 @@ def resident_bytes() -> int:
         ConfigurationError: this is not Linux.
     """
     gc.collect()
+    if sys.platform == "linux":
+        ctypes.CDLL(None).malloc_trim(0)
+    return resident_now()
+
+
+def resident_now() -> int:
+    """Return the resident memory of this process as it is, with what is free in it.
+
+    Raises:
+        ConfigurationError: this is not Linux.
+    """
     if sys.platform != "linux":
         raise ConfigurationError(f"resident memory is measured on Linux only, not on {sys.platform}")
-    ctypes.CDLL(None).malloc_trim(0)
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")
