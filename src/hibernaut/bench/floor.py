@@ -9,7 +9,8 @@ from pathlib import Path
 
 import apsw
 
-from hibernaut.bench.workload import COMMAND, COMPLETIONS, Workload
+from hibernaut.bench.texts import COMMAND, Texts
+from hibernaut.bench.workload import COMPLETIONS
 from hibernaut.messages.items import CallItem, Item, ResultItem, TextItem, UserItem, decode_page, encode_page
 
 CALL = "call_0123456789abcdef"
@@ -27,7 +28,7 @@ class Floor:
     """
 
     def __init__(self, path: str | Path, wave: int) -> None:
-        self._workload = Workload()
+        self._texts = Texts()
         self._wave = wave
         self.completions = 0
         """Completions that it has done."""
@@ -57,11 +58,11 @@ class Floor:
             self._connection.close()
 
     def _items(self, *, first: bool) -> list[Item]:
-        workload = self._workload
-        text = "".join(workload.chunks())
+        texts = self._texts
+        text = "".join(texts.chunks())
         if first:
-            return [UserItem(workload.user_text()), TextItem(text), CallItem(CALL, "run_command", COMMAND, "toolu_1")]
-        return [ResultItem(CALL, workload.result()), TextItem(text)]
+            return [UserItem(texts.user_text()), TextItem(text), CallItem(CALL, "run_command", COMMAND, "toolu_1")]
+        return [ResultItem(CALL, texts.result()), TextItem(text)]
 
     def _in_memory(self, wave: int, *, first: bool) -> None:
         stored = [encode_page(self._items(first=first)) for _ in range(wave)]
