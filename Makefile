@@ -5,7 +5,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test lint format types unit crash bench coverage lock catalogue clean \
+.PHONY: help demo test lint format types unit crash bench bench-gate coverage lock catalogue clean \
 	venv run-env dev-env run-requirements dev-requirements project
 
 BIN := .venv/bin
@@ -17,7 +17,7 @@ UV_COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --
 
 help:
 	@echo 'make TARGET [ARGS="for pytest or the demo"] [PYTHON=/path/to/python]'
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: run-env  ## see agents wait, be killed and go on: both stories, or what ARGS says
 	@$(BIN)/hibernaut demo $(ARGS)
@@ -49,6 +49,9 @@ crash: dev-env  ## kill a run at every operation it makes, and see that it recov
 
 bench: run-env  ## run every program benchmarks/bench_*.py
 	@for program in benchmarks/bench_*.py; do echo "$$program"; $(BIN)/python "$$program" || exit 1; done
+
+bench-gate: run-env  ## check that the runtime is no slower beside plain Python than was recorded
+	$(BIN)/python benchmarks/gate.py $(ARGS)
 
 coverage: dev-env  ## run the tests and list the lines and branches that none of them reached
 	$(BIN)/coverage erase
