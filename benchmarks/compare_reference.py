@@ -15,6 +15,7 @@ import csv
 import json
 import os
 import re
+import resource
 import shutil
 import statistics
 import subprocess
@@ -51,6 +52,7 @@ NOTES = (
     "bytes are what a process has grown by, trimmed, when all agents are idle; ours with receipts chained by SHA-256",
     "ours makes each text anew, the reference copies one; both have 2.7 KB of text in a turn",
     "the reference's seconds are told in tenths and here without the 0.1 s that it rests after each wave",
+    "the processor's time is no neighbour's: the reference's is that of its whole process, ours that of the waves",
 )
 
 
@@ -58,6 +60,7 @@ class Run(msgspec.Struct, frozen=True):
     """One run of either."""
 
     completions_per_s: float
+    processor_us_per_completion: float
     resident_bytes_per_agent: float
 
 
@@ -119,14 +122,23 @@ def reference(program: Path, agents: int, turns: int, wave: int) -> Run:
     """Run the reference's benchmark."""
     asked = {"AGENTS": str(agents), "TURNS": str(turns), "WAVE": str(wave)}
     place = {**os.environ, **asked}
+    before = _processor_s()
     told = subprocess.run([program], env=place, check=True, capture_output=True, text=True)  # noqa: S603  # it was asked for
+    spent = _processor_s() - before
     rows = list(csv.DictReader(told.stdout.splitlines()))
     found = TOLD.search(told.stderr)
     if found is None:
         raise AssertionError(f"the reference has said {told.stderr!r}, which is not what its version {VERSION} says")
     seconds = float(found["seconds"]) - PAUSE * -(-agents // wave)
     resident = int(rows[-1]["rss_bytes"]) - int(rows[0]["rss_bytes"])
-    return Run(int(found["completions"]) / seconds, resident / agents)
+    completions = int(found["completions"])
+    return Run(completions / seconds, spent / completions * 1e6, resident / agents)
+
+
+def _processor_s() -> float:
+    """Return the processor's seconds of all processes that this one has waited for."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def ours(agents: int, turns: int, wave: int) -> Run:
@@ -135,7 +147,7 @@ def ours(agents: int, turns: int, wave: int) -> Run:
     command = [sys.executable, "-m", "hibernaut.cli", *words]
     told = subprocess.run(command, check=True, capture_output=True, text=True)  # noqa: S603  # it is ours
     measured = json.loads(told.stdout)
-    return Run(measured["completions_per_s"], measured["resident_bytes_per_agent"])
+    return Run(*[measured[name] for name in Run.__struct_fields__])
 
 
 def table(found: Comparison) -> None:

@@ -25,7 +25,10 @@ HERE = Path(__file__).resolve().parent
 
 OURS = "hibernaut"
 
-FIGURES = ("completions_per_s", "resident_bytes_per_agent", "stored_bytes_per_agent")
+PROCESSOR = "processor_us_per_completion"
+"""What no neighbour disturbs."""
+
+FIGURES = ("completions_per_s", PROCESSOR, "resident_bytes_per_agent", "stored_bytes_per_agent")
 
 
 class Contestant(msgspec.Struct, frozen=True):
@@ -121,29 +124,34 @@ def run(one: Contestant, cache: Path, agents: int, turns: int, wave: int) -> dic
 
 
 def table(found: Comparison) -> None:
-    """Print medians as a Markdown table, each speed with its range and beside ours on the same store."""
+    """Print medians as a Markdown table, and beside ours how much of the processor each takes on the same store."""
     build, machine = found.build, found.machine
     rounds = len(found.standings[0].runs)
     print(f"{found.agents:,} agents, {found.turns} turns, waves of {found.wave}; medians of {rounds}")
     print(f"{machine.processor}, {machine.cores} cores; {build.python}; hibernaut {build.commit[:10]}\n")
-    print("| | durable | completions/s (min – max) | ours is | resident bytes per agent | stored bytes per agent |")
-    print("|---|---|---|---|---|---|")
+    columns = (
+        "completions/s",
+        "processor, µs each",
+        "beside ours",
+        "resident bytes per agent",
+        "stored bytes per agent",
+    )
+    print(f"| | durable | {' | '.join(columns)} |")
+    print(f"|---|---|{'---|' * len(columns)}")
+    mine = {one.contestant.store: one for one in found.standings if one.contestant.peer == OURS}
     for one in found.standings:
-        speeds = [single["completions_per_s"] for single in one.runs]
-        resident, stored = (statistics.median([single[name] for single in one.runs]) for name in FIGURES[1:])
-        mine = next(
-            other
-            for other in found.standings
-            if (other.contestant.peer, other.contestant.store) == (OURS, one.contestant.store)
+        speed, spent, resident, stored = (statistics.median([run[name] for run in one.runs]) for name in FIGURES)
+        pairs = zip(one.runs, mine[one.contestant.store].runs, strict=True)
+        ratio = statistics.median([theirs[PROCESSOR] / ours[PROCESSOR] for theirs, ours in pairs])
+        figures = (
+            shown(round(speed)),
+            shown(round(spent)),
+            f"{ratio:.1f} ×" if one.contestant.peer != OURS else "",
+            shown(round(resident)),
+            shown(round(stored)) if stored else "",
         )
-        pairs = zip(mine.runs, one.runs, strict=True)
-        ratio = statistics.median([ours[FIGURES[0]] / theirs[FIGURES[0]] for ours, theirs in pairs])
-        beside = "" if one is mine else f"{ratio:.1f} × as fast"
         name = f"{one.contestant.peer} {one.version}, {one.contestant.store}"
-        print(
-            f"| {name} | {one.contestant.said} | {shown(statistics.median(speeds))} ({shown(min(speeds))} – "
-            f"{shown(max(speeds))}) | {beside} | {shown(round(resident))} | {shown(round(stored)) if stored else ''} |"
-        )
+        print(f"| {name} | {one.contestant.said} | {' | '.join(figures)} |")
 
 
 def main() -> None:

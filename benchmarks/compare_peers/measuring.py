@@ -73,17 +73,18 @@ async def measure(make: Callable[..., Peer], given: argparse.Namespace) -> dict[
         await drive(peer, [f"warm-{number}" for number in range(WARM)], 2)
         resident, stored = resident_bytes(), stored_bytes(folder)
         peer.completions = texts.text_bytes = 0
-        began = time.perf_counter()
+        began, used = time.perf_counter(), time.process_time()
         for first in range(0, given.agents, given.wave):
             names = [f"agent-{number:07d}" for number in range(first, min(first + given.wave, given.agents))]
             await drive(peer, names, given.turns)
-        seconds = time.perf_counter() - began
+        seconds, used = time.perf_counter() - began, time.process_time() - used
         resident, stored = resident_bytes() - resident, stored_bytes(folder) - stored
         await peer.close()
     if peer.completions != given.agents * given.turns * 2:
         raise AssertionError(f"{peer.completions} completions were made of {given.agents * given.turns * 2}")
     return {
         "completions_per_s": peer.completions / seconds,
+        "processor_us_per_completion": used / peer.completions * 1e6,
         "resident_bytes_per_agent": resident / given.agents,
         "text_bytes_per_agent": texts.text_bytes / given.agents,
         "stored_bytes_per_agent": stored / given.agents,

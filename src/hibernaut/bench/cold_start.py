@@ -6,7 +6,6 @@ engine, the durable acceptance of the message and the slice are all in it.
 
 import asyncio
 import random
-import resource
 import sys
 import time
 from pathlib import Path
@@ -14,27 +13,16 @@ from tempfile import TemporaryDirectory
 
 import msgspec
 
-from hibernaut.bench.answering import Answering
 from hibernaut.bench.caches import forget, forget_all
+from hibernaut.bench.cold_process import Start
 from hibernaut.bench.population import name_of, populate
 from hibernaut.errors import ConfigurationError
-from hibernaut.system import AgentSystem
 
 CHILD = (
-    "import time; began = time.monotonic(); from hibernaut.bench.cold_start import wake_one; "
+    "import time; began = time.monotonic(); from hibernaut.bench.cold_process import wake_one; "
     "import sys; wake_one(began, *sys.argv[1:])"
 )
 """The program of the new process."""
-
-
-class Start(msgspec.Struct, frozen=True):
-    """Seconds from before the process was made, and what it held when its model was asked."""
-
-    python: float
-    imports: float
-    opened: float
-    asked: float
-    resident_bytes: int
 
 
 class ColdStartResult(msgspec.Struct, frozen=True):
@@ -101,18 +89,3 @@ async def _start(path: Path, number: int) -> Start:
         opened=times.opened - began,
         asked=times.asked - began,
     )
-
-
-def wake_one(python: float, path: str, name: str) -> None:
-    """Wake an agent in this process, and print the moments (by a clock that all processes share) at which it got on."""
-    asyncio.run(_wake_one(python, time.monotonic(), path, name))
-
-
-async def _wake_one(python: float, imports: float, path: str, name: str) -> None:
-    model = Answering()
-    async with AgentSystem(model=model, store=path) as system:
-        opened = time.monotonic()
-        await system.send(name, "Has anything happened?")
-        await system.wait_idle()
-    resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    print(msgspec.json.encode(Start(python, imports, opened, model.asked[name], resident)).decode())  # noqa: T201

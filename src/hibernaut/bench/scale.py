@@ -62,6 +62,7 @@ class ScaleResult(msgspec.Struct, frozen=True):
     completions_per_s: float
     floor_per_s: float
     share_of_floor: float
+    processor_us_per_completion: float
     resident_bytes_per_agent: float
     text_bytes_per_agent: float
     resident_per_text: float
@@ -99,6 +100,7 @@ async def scale(agents: int, turns: int, store: str = "memory", wave: int = WAVE
         completions_per_s=completions / course.seconds,
         floor_per_s=course.floor_per_s,
         share_of_floor=course.share_of_floor,
+        processor_us_per_completion=course.processor_s / completions * 1e6,
         resident_bytes_per_agent=resident / agents,
         text_bytes_per_agent=workload.text_bytes / agents,
         resident_per_text=resident / workload.text_bytes,
