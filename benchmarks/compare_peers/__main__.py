@@ -1,6 +1,6 @@
 """Other Python runtimes for agents beside ours: the same workload, on the same machine, in turn.
 
-    python benchmarks/compare_peers CACHE [--agents 200] [--turns 10] [--wave 100] [--rounds 3] [--only NAME] [--json]
+    python benchmarks/compare_peers CACHE [--agents 200] [--turns 10] [--wave 100] [--rounds 3]
 
 Makes a virtual environment for each peer in the folder CACHE, which lies outside of this repository, with the versions
 that `requirements/` pins, and runs all contestants once a round, one after the other. Each peer's program says how it
@@ -163,9 +163,14 @@ def main() -> None:
     parser.add_argument("--wave", type=int, default=100)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", action="append", help="peers that take part beside ours")
+    parser.add_argument("--store", choices=["memory", "sqlite"], help="only those that keep agents there")
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
-    taking_part = [one for one in CONTESTANTS if not given.only or one.peer in (OURS, *given.only)]
+    taking_part = [
+        one
+        for one in CONTESTANTS
+        if (not given.only or one.peer in (OURS, *given.only)) and given.store in (None, one.store)
+    ]
     for peer in {one.peer for one in taking_part} - {OURS}:
         python_of(peer, given.cache)
     runs: list[list[dict[str, float]]] = [[] for _ in taking_part]
