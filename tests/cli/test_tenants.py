@@ -65,7 +65,12 @@ SHOWS_ITS_OWN = ("effects list", "effects reconcile", "inbox", "threads list", "
 
 NO_TENANT = {
     "authority check": "reads a file",
+    "bench callbacks": "makes a store of its own",
+    "bench cold-start": "makes a store of its own",
+    "bench durable": "makes a store of its own",
+    "bench history": "makes a store of its own",
     "bench scale": "makes a store of its own",
+    "bench wake": "makes a store of its own",
     "chaos": "makes stores of its own",
     "completion": "prints a script",
     "demo": "makes a store of its own",
