@@ -1,7 +1,9 @@
 """Threads that are checked and published: children, threads that go on, and whole stores."""
 
 import asyncio
+from pathlib import Path
 
+import apsw
 import pytest
 from msgspec.structs import replace
 
@@ -196,3 +198,28 @@ def test_a_thread_that_moves_up_while_a_store_is_listed_is_not_missed() -> None:
             assert len(seen) == BATCH + 1
 
     run(scenario)
+
+
+def test_a_packed_page_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "agents.db"
+
+    async def scenario() -> None:
+        async with AgentSystem(model=ScriptedModel(react), tools=[add], store=path) as it:
+            for _ in range(3):
+                await it.send("t", "Hello, and tell me at length what you have seen of the build. " * 10)
+                await it.wait_idle()
+            damage(path, 2)
+            with pytest.raises(VerificationFailed, match="the page of version 2 cannot be read") as caught:
+                await it.verify("t")
+            assert (caught.value.kind, caught.value.version) == ("page", 2)
+
+    asyncio.run(scenario())
+
+
+def damage(path: Path, version: int) -> None:
+    connection = apsw.Connection(str(path))
+    where = "packed AND place & 4294967295 = ?"
+    ((page,),) = connection.execute(f"SELECT page FROM log WHERE {where}", (version,))
+    assert isinstance(page, bytes)
+    connection.execute(f"UPDATE log SET page = ? WHERE {where}", (page[:-4], version))
+    connection.close()

@@ -9,6 +9,7 @@ from typing import Any
 import apsw
 import pytest
 
+from hibernaut.stores.packing import unpack
 from tests.e2e.demos import LONGEST_RUN, check_form, finish, left_over, read_until, running_demo, told
 
 
@@ -79,9 +80,12 @@ def change_history(store: Path, before: bytes, after: bytes) -> None:
     connection = apsw.Connection(str(store))
     connection.set_busy_timeout(10_000)
     with connection:
-        pages = [(place, page) for place, page in connection.execute("SELECT place, page FROM log") if before in page]
+        rows: Any = connection.execute("SELECT place, page, packed FROM log").fetchall()
+        whole = [(place, unpack(page) if packed else page) for place, page, packed in rows]
+        pages = [(place, page) for place, page in whole if before in page]
         for place, page in pages:
-            connection.execute("UPDATE log SET page = ? WHERE place = ?", (page.replace(before, after), place))
+            altered = page.replace(before, after)
+            connection.execute("UPDATE log SET page = ?, packed = 0 WHERE place = ?", (altered, place))
     connection.close()
     assert len(pages) == 1
 

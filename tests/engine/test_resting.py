@@ -203,3 +203,23 @@ def test_a25_a_thread_for_an_event_counts_when_the_same_round_wants_another() ->
             assert "max_descendants" in (await story(agent))[-2]
 
     run(scenario)
+
+
+def test_an_engine_that_rests_lets_the_store_put_away_what_was_hot() -> None:
+    store, clock = MemoryStore(compress=True), ManualClock()
+
+    async def scenario() -> None:
+        async with system(lambda _: say("So it is. " * 50), store=store, clock=clock) as it:
+            agents = [await it.launch(thread_id=f"t{number}", message="Hello") for number in range(20)]
+            await it.wait_idle()
+            size = await store.stored_bytes()
+            await pass_time(clock, 2_000)
+            await settle()
+            assert await store.stored_bytes() < 0.7 * size
+            assert not await store.rest()
+            for agent in agents:
+                await agent.send("And now?")
+            await it.wait_idle()
+            assert [await it.verify(agent.thread_id) for agent in agents] == [2] * 20
+
+    run(scenario)

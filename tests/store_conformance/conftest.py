@@ -12,17 +12,18 @@ from hibernaut.testing.faults import FaultyStore
 from tests.store_conformance.scenario import StoreFactory
 
 
-@pytest.fixture(params=["memory", "faulty", "sqlite"])
+@pytest.fixture(params=["memory", "faulty", "sqlite", "memory, compressed", "sqlite, compressed"])
 def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> StoreFactory:
     """What makes a new, empty store."""
-    if request.param == "memory":
-        return _open_memory
+    compress = request.param.endswith("compressed")
+    if request.param.startswith("memory"):
+        return _open_compressed if compress else _open_memory
     if request.param == "faulty":
         return _open_faulty
     numbers = count()
 
     async def open_sqlite() -> Store:
-        store: Store = await SqliteStore.open(tmp_path / f"{next(numbers)}.db")
+        store: Store = await SqliteStore.open(tmp_path / f"{next(numbers)}.db", compress=compress)
         return store
 
     return open_sqlite
@@ -30,6 +31,11 @@ def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> StoreFactory:
 
 async def _open_memory() -> Store:
     return MemoryStore()
+
+
+async def _open_compressed() -> Store:
+    """A store that puts away at once what it gets, so that everything is read from what is packed."""
+    return MemoryStore(compress=True, hot=0)
 
 
 async def _open_faulty() -> Store:

@@ -423,7 +423,7 @@ class StoreMachine(RuleBasedStateMachine):
         )
 
 
-@pytest.mark.parametrize("open_store", ["memory", "sqlite"], indirect=True)
+@pytest.mark.parametrize("open_store", ["memory", "sqlite", "memory, compressed", "sqlite, compressed"], indirect=True)
 def test_a_store_does_what_the_model_does(open_store: StoreFactory) -> None:
     class Machine(StoreMachine):
         def __init__(self) -> None:

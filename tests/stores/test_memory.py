@@ -9,13 +9,9 @@ from random import Random
 from types import FrameType
 from typing import Any
 
-import pytest
-
 from hibernaut.codec import sha256
 from hibernaut.kernel.commit import NewThread, Outgoing, SliceCommit
 from hibernaut.messages.inputs import InputMessage, Timer, UserText
-from hibernaut.stores import arena
-from hibernaut.stores.arena import Arena
 from hibernaut.stores.known import excluding, has, including
 from hibernaut.stores.memory import MemoryStore
 from hibernaut.stores.protocol import DEAD_AFTER, Owner
@@ -85,24 +81,23 @@ def test_a_commit_is_little_more_than_its_bytes() -> None:
         store = MemoryStore()
         for number in range(50):
             await make(store, number)
-        (segment,) = store._arena._segments
-        assert store._arena._end <= 50 * 40 * (len(PAGE) + len(RECEIPT) + 16) < len(segment)
+        while await store.rest():
+            pass
+        assert await store.stored_bytes() < 50 * (40 * (len(PAGE) + len(RECEIPT) + 8) + len(HEAD) + ids)
+        assert sum(store._logs._cold._written) + sum(store._logs._hot._written) <= await store.stored_bytes()
 
     asyncio.run(scenario())
 
 
-def test_an_arena_gives_back_every_chain_however_its_records_lie(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(arena, "SEGMENT", 4_096)
-    chance = Random(3)
-    whole, ends = Arena(), [0] * 5
-    chains: list[list[tuple[bytes, bytes]]] = [[] for _ in ends]
-    for _ in range(300):
-        which = chance.randrange(len(ends))
-        record = chance.randbytes(chance.choice((0, 1, 500, 5_000))), chance.randbytes(chance.choice((0, 1, 200)))
-        ends[which] = whole.append(ends[which], *record)
-        chains[which].append(record)
-    assert [list(whole.back(end)) for end in ends] == [chain[::-1] for chain in chains]
-    assert list(whole.back(0)) == []
+def test_a_thread_that_was_put_away_leaves_next_to_nothing_on_the_heap() -> None:
+    async def make(store: MemoryStore, number: int) -> None:
+        await store.create([_new(number)], [], START)
+        for version in range(1, 41):
+            await _round(store, number, version)
+        while await store.rest():
+            pass
+
+    assert _bytes_per_thread(50, make) < 700
 
 
 def test_a_thread_with_an_alarm_set_is_little_more_than_its_bytes() -> None:

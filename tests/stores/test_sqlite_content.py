@@ -1,5 +1,6 @@
 """What the embedded store keeps and how it finds it again: odd texts, large values, long inboxes; its queries."""
 
+import asyncio
 import re
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from hibernaut.codec import sha256
 from hibernaut.errors import StoreCorrupt
 from hibernaut.kernel.commit import Blob
 from hibernaut.messages.inputs import InputMessage, UserText
+from hibernaut.messages.items import UserItem, encode_page
 from hibernaut.stores.migrations import migrations
 from hibernaut.stores.protocol import CLAIM_MESSAGES, Claim, Outcome, Owner
 from hibernaut.stores.sqlite import SqliteStore, opening
@@ -110,6 +112,29 @@ def test_what_is_kept_by_its_digest_and_was_altered_is_not_returned(tmp_path: Pa
             await store.read_blob(digest)
 
     play(tmp_path, scenario)
+
+
+def test_packed_pages_and_others_are_read_side_by_side(tmp_path: Path) -> None:
+    text = encode_page([UserItem("What the engine waits for is a message, and nothing else. " * 20)])
+    short, blob = encode_page([UserItem("Hello")]), b"\xc4\x20" + bytes(32) + text
+
+    async def scenario() -> None:
+        for version, compress in enumerate((True, False, True)):
+            store = await SqliteStore.open(tmp_path / "agents.db", compress=compress)
+            if not version:
+                await a_thread(store)
+            for number, page in enumerate((text, short, blob, b"")):
+                await store.put([user(f"m{version}{number}")], START)
+                await store.commit(claim := await claim_one(store), after(claim, page=page))
+            pages = [row.page for row in await store.read_log("t")]
+            assert pages == [text, short, blob, b""] * (version + 1)
+            await store.close()
+        connection = apsw.Connection(str(tmp_path / "agents.db"))
+        packed = connection.execute("SELECT packed FROM log ORDER BY place").fetchall()
+        assert packed == [(1,), (0,), (0,), (0,), *[(0,)] * 4, (1,), (0,), (0,), (0,)]
+        connection.close()
+
+    asyncio.run(scenario())
 
 
 def test_a_thread_without_a_head_is_told_and_does_not_keep_others_from_running(

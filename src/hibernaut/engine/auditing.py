@@ -86,8 +86,11 @@ async def _audit(store: Store, row: ThreadRow) -> Audited:
     await _check_launch(store, head)
     check = ChainCheck(await _start_of(store, head))
     while True:
-        async for entry in log_up_to(store, head, check.version):
-            check.take(entry.page, entry.receipt)
+        try:
+            async for entry in log_up_to(store, head, check.version):
+                check.take(entry.page, entry.receipt)
+        except StoreCorrupt:
+            await _take_one_by_one(store, head, check)
         check.compare(head.history, head.receipts)
         check.compare_authority(head.authority)
         outbox = await _outbox_of(store, head)
@@ -101,6 +104,25 @@ async def _audit(store: Store, row: ThreadRow) -> Audited:
             head = newer
         else:
             return Audited(check.version, check.owed)
+
+
+async def _take_one_by_one(store: Store, head: Head, check: ChainCheck) -> None:
+    """Go on with a log of which a part cannot be read, to find which.
+
+    Raises:
+        VerificationFailed: naming it.
+    """
+    while check.version < head.version:
+        try:
+            rows = await store.read_log(head.thread_id, check.version, 1)
+        except StoreCorrupt as error:
+            version = check.version + 1
+            raise VerificationFailed(
+                f"the page of version {version} cannot be read: {error}", "page", version
+            ) from error
+        if not rows:
+            return
+        check.take(rows[0].page, rows[0].receipt)
 
 
 def _head_of(row: ThreadRow) -> Head:

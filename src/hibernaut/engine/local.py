@@ -295,11 +295,20 @@ class LocalEngine:
                 self._worked = now
             elif now - self._worked > REST_AFTER:
                 runner.transcripts.clear()
+                await self._put_away()
             try:
                 if await self._store.changed_elsewhere():
                     await self._heed_others()
             except StoreError:
                 logger.exception("the store could not be looked at; trying again")
+
+    async def _put_away(self) -> None:
+        """Let the store put away what is hot, until something goes on again."""
+        try:
+            while not self._slices and await self._store.rest():  # noqa: ASYNC110 - it works, and lets others do so
+                await asyncio.sleep(0)
+        except StoreError:
+            logger.exception("the store could not put away what is hot; trying again")
 
     async def _heed_others(self) -> None:
         self._wake.set()

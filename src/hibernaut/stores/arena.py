@@ -1,64 +1,90 @@
-"""Records that are written once and kept, packed end to end in mappings of their own.
+"""Records that are kept in mappings of their own, packed end to end.
 
 Kept as bytes objects between all the short-lived ones, pages would leave the heap full of holes that nothing fits into,
-and each would cost some 60 bytes beside its content. Here a record costs what it weighs, and 16 bytes.
+and each would cost some 60 bytes beside its content. Here a record costs what it weighs.
 """
 
 import mmap
-import struct
-from collections.abc import Iterator
 from contextlib import suppress
 
-SEGMENT = 8 * 1024 * 1024
-"""Bytes of one mapping. The system gives memory for it only as it is written."""
-
-_HEAD = struct.Struct("<QII")
-"""The record before it in its chain (0: none), then the sizes of its two parts."""
+from hibernaut.errors import StoreCorrupt
 
 
 class Arena:
-    """An append-only heap of records of two parts, in chains: each record knows the one before it in its chain."""
+    """A heap of records, each written once. A mapping whose records were all dropped is given back."""
 
-    __slots__ = ("_end", "_forgotten", "_segment", "_segments")
+    __slots__ = ("_current", "_free", "_left", "_segment", "_segments", "_written")
 
-    def __init__(self) -> None:
-        self._segments: list[mmap.mmap] = []
-        self._segment = mmap.mmap(-1, mmap.PAGESIZE)
-        self._end = mmap.PAGESIZE
-        self._forgotten = 0
+    def __init__(self, segment: int) -> None:
+        self._segment = segment
+        """Bytes of one mapping. The system gives memory for it only as it is written."""
+        self._segments: list[mmap.mmap | None] = []
+        self._written: list[int] = []
+        self._left: list[int] = []
+        """Of the bytes written in each mapping those that were not dropped."""
+        self._free: list[int] = []
+        """Numbers of mappings that were given back."""
+        self._current = self._begin(segment)
 
-    def append(self, before: int, first: bytes, second: bytes) -> int:
-        """Add a record to the chain that ends with `before` (0 begins one); return the new end."""
-        record = b"".join((_HEAD.pack(before, len(first), len(second)), first, second))
-        if self._end + len(record) > len(self._segment):
-            self._segment = _mapping(max(SEGMENT, len(record)))
-            self._segments.append(self._segment)
-            self._end = 0
-        at = self._end
-        self._end = at + len(record)
-        self._segment[at : self._end] = record
-        return len(self._segments) << 32 | at
+    def add(self, record: bytes) -> int:
+        """Keep a record that is not empty; return its place, which is never 0."""
+        size, number = len(record), self._current
+        mapping, at = self._mapping(number), self._written[number]
+        if at + size > len(mapping):
+            if not self._left[number]:
+                self._give_back(number)
+            number = self._current = self._begin(max(self._segment, size))
+            mapping, at = self._mapping(number), 0
+        end = at + size
+        mapping[at:end] = record
+        self._written[number] = end
+        self._left[number] += size
+        return (number + 1) << 32 | at
 
-    def back(self, end: int) -> Iterator[tuple[bytes, bytes]]:
-        """Yield the records of a chain, the last one first."""
-        while end:
-            segment, at = self._segments[(end >> 32) - 1], end & 0xFFFFFFFF
-            end, first, second = _HEAD.unpack_from(segment, at)
-            middle = at + _HEAD.size + first
-            yield segment[at + _HEAD.size : middle], segment[middle : middle + second]
+    def view(self, place: int) -> tuple[mmap.mmap, int]:
+        """Return the mapping in which a record stands, and where in it."""
+        return self._mapping((place >> 32) - 1), place & 0xFFFFFFFF
 
-    def forget(self, end: int) -> int:
-        """Count the records of a chain as not needed any more; return the bytes of their parts."""
-        sizes = [len(first) + len(second) for first, second in self.back(end)]
-        self._forgotten += sum(sizes) + len(sizes) * _HEAD.size
-        return sum(sizes)
+    def drop(self, place: int, size: int) -> None:
+        """Let go of a record of that size: it is not read again."""
+        number = (place >> 32) - 1
+        self._left[number] -= size
+        if self._left[number]:
+            return
+        if number == self._current:
+            self._written[number] = 0
+        else:
+            self._give_back(number)
 
     def is_sparse(self) -> bool:
-        """Tell whether most of what is here, and more than a segment of it, is not needed any more."""
-        return self._forgotten > max(SEGMENT, len(self._segments) * SEGMENT // 2)
+        """Tell whether most of what was written, and more than a mapping of it, was dropped."""
+        dropped = sum(self._written) - sum(self._left)
+        return dropped > max(self._segment, sum(self._written) // 2)
+
+    def _mapping(self, number: int) -> mmap.mmap:
+        mapping = self._segments[number]
+        if mapping is None:
+            raise StoreCorrupt("a record is read that was dropped from memory")
+        return mapping
+
+    def _give_back(self, number: int) -> None:
+        self._mapping(number).close()
+        self._segments[number], self._written[number] = None, 0
+        self._free.append(number)
+
+    def _begin(self, size: int) -> int:
+        mapping = fresh(size)
+        if not self._free:
+            self._segments.append(mapping)
+            self._written.append(0)
+            self._left.append(0)
+            return len(self._segments) - 1
+        number = self._free.pop()
+        self._segments[number] = mapping
+        return number
 
 
-def _mapping(size: int) -> mmap.mmap:
+def fresh(size: int) -> mmap.mmap:
     """Return fresh memory, in huge pages where the system has them: to be given it in small ones costs 1 µs per KiB."""
     if not hasattr(mmap, "MADV_HUGEPAGE"):
         return mmap.mmap(-1, size)

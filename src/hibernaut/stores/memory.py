@@ -2,7 +2,7 @@
 
 It is also the reference for what the protocol means. No method suspends, so each is one transaction on its event
 loop; whatever can fail is worked out before the first change is made. A waiting thread is one record, its head, its
-commits end to end in an arena, and 16 bytes per message it was ever given; it stands in no queue. Claiming costs by
+commits in a few frames, and 16 bytes per message it was ever given; it stands in no queue. Claiming costs by
 what is ready, never by how many threads there are; only `list_threads` and `stored_bytes`, which are for people,
 look at all of them.
 """
@@ -25,7 +25,6 @@ from hibernaut.kernel.commit import Blob, NewThread, SliceCommit
 from hibernaut.kernel.head import Status
 from hibernaut.messages.inputs import EVENT, RESULT, Delivered, InputMessage, encode_input, urgency
 from hibernaut.stores.archive import MessageRecord, ThreadRecord
-from hibernaut.stores.arena import Arena
 from hibernaut.stores.known import digest_of as _digest
 from hibernaut.stores.known import excluding as _without
 from hibernaut.stores.known import has as _has
@@ -33,6 +32,7 @@ from hibernaut.stores.known import including as _with
 from hibernaut.stores.letters import SHORT, LongInbox, changed, named
 from hibernaut.stores.memory_beside import MemoryBeside
 from hibernaut.stores.memory_engines import FROZEN, Engine
+from hibernaut.stores.memory_logs import MOST_HOT, Logs
 from hibernaut.stores.memory_moves import MemoryMoves
 from hibernaut.stores.memory_threads import Letter, Thread, Wake, delivered
 from hibernaut.stores.owners import certainly_gone, process_name
@@ -64,9 +64,13 @@ _Made = tuple[Thread, bytes, bytes, str, str]
 
 
 class MemoryStore(MemoryBeside, MemoryMoves):
-    """Keeps threads in this process. See the module's text."""
+    """Keeps threads in this process. See the module's text.
 
-    def __init__(self) -> None:
+    With `compress`, the commits of threads that wait are packed: about a quarter of the memory, for a tenth of the
+    speed (docs/performance.md has the figures). `hot`: bytes that are kept as they came, over all threads.
+    """
+
+    def __init__(self, *, compress: bool = False, hot: int = MOST_HOT) -> None:
         self._threads: dict[str, Thread] = {}
         self._ready: list[_Entry] = []
         self._timers: list[_Entry] = []
@@ -79,7 +83,7 @@ class MemoryStore(MemoryBeside, MemoryMoves):
         self._hints: dict[object, Callable[[str, int], None]] = {}
         self._news: list[tuple[str, int]] = []
         self._bytes = 0
-        self._arena = Arena()
+        self._logs = Logs(compress=compress, most_hot=hot)
         self._trees = Trees()
         self._asking: dict[str, int] = {}
         self._cancels: dict[str, str] = {}
@@ -161,10 +165,10 @@ class MemoryStore(MemoryBeside, MemoryMoves):
             (one.request_id, EffectRow(one, thread.thread_id, "pending", owner.engine_id, at)) for one in commit.effects
         ]
         kept = [(blob.digest, _exact(blob.data)) for blob in commit.blobs] if commit.blobs else ()
+        self._logs.append(thread, commit.page, commit.receipt)
         # All that can fail stands above; from here on it is only moved to its place.
-        thread.log = self._arena.append(thread.log, commit.page, commit.receipt)
         thread.version = commit.version
-        self._bytes += len(head) - len(thread.head) + len(commit.page) + len(commit.receipt)
+        self._bytes += len(head) - len(thread.head)
         thread.head = head
         if thread.status != commit.status:
             self._set_status(thread, commit.status)
@@ -190,6 +194,7 @@ class MemoryStore(MemoryBeside, MemoryMoves):
             owner.claims.discard(thread.thread_id)
             thread.owner = None
         self._schedule(thread, at)
+        self._logs.make_room(thread)
         for letter, digest in letters:
             self._deliver(letter, digest, at, thread.tenant, sent=True)
         if self._news:
@@ -280,14 +285,14 @@ class MemoryStore(MemoryBeside, MemoryMoves):
 
     async def read_heads(self, thread_ids: Sequence[str]) -> dict[str, tuple[Status, bytes]]:
         found = filter(None, map(self._threads.get, thread_ids))
-        return {thread.thread_id: (thread.status, thread.head) for thread in found}
+        return {thread.thread_id: (thread.status, self._logs.head(thread)) for thread in found}
 
     async def read_log(self, thread_id: str, after: int = 0, limit: int = 0) -> list[LogRow]:
         thread = self._threads.get(thread_id)
         if thread is None or after >= thread.version:
             return []
         last = min(after + limit, thread.version) if limit else thread.version
-        wanted = islice(self._arena.back(thread.log), thread.version - last, thread.version - after)
+        wanted = islice(self._logs.back(thread, thread.version - last), last - after)
         rows = [LogRow(version, *parts) for version, parts in zip(range(last, after, -1), wanted, strict=True)]
         return rows[::-1]
 
@@ -368,7 +373,7 @@ class MemoryStore(MemoryBeside, MemoryMoves):
     async def stored_bytes(self) -> int:
         waiting = (letter for thread in self._threads.values() for letter in thread.inbox or ())
         messages = sum(len(encode_input(letter.message)) for letter in waiting)
-        return self._bytes + messages + sum(len(pack(row.effect)) for row in self._effects.values())
+        return self._bytes + self._logs.size + messages + sum(len(pack(row.effect)) for row in self._effects.values())
 
     def on_change(self, hint: Callable[[str, int], None]) -> Callable[[], None]:
         key = object()
@@ -382,6 +387,9 @@ class MemoryStore(MemoryBeside, MemoryMoves):
     async def changed_elsewhere(self) -> bool:
         return False
 
+    async def rest(self) -> bool:
+        return self._logs.put_away_some()
+
     async def close(self) -> None:
         """Do nothing: what is kept stays for whoever still holds the store."""
 
@@ -391,6 +399,7 @@ class MemoryStore(MemoryBeside, MemoryMoves):
                 continue
             if self._threads.setdefault(thread.thread_id, thread) is thread:
                 self._bytes += len(thread.head)
+                self._logs.begin(thread)
                 thread.token = self._first_token
                 thread.tenant = thread.tenant if tenant is None else tenant
                 if config:
@@ -422,6 +431,8 @@ class MemoryStore(MemoryBeside, MemoryMoves):
         thread = self._threads.get(letter.message.thread_id)
         if thread is None or (tenant is not None and thread.tenant != tenant):
             return Outcome.UNKNOWN
+        if thread.asleep:
+            self._logs.wake(thread)
         if _has(thread.known, digest):
             self._counted["duplicates"] += 1
             return Outcome.DUPLICATE
@@ -545,6 +556,8 @@ class MemoryStore(MemoryBeside, MemoryMoves):
 
     def _grant(self, thread: Thread, engine: Engine, now: int) -> Claim:
         self._withdraw(thread)
+        if thread.asleep:
+            self._logs.wake(thread)
         if thread.owner is not None:
             thread.owner.claims.discard(thread.thread_id)
         thread.owner = engine
@@ -557,6 +570,8 @@ class MemoryStore(MemoryBeside, MemoryMoves):
         thread = self._threads.get(claim.thread_id)
         if thread is None or thread.owner is None or thread.token != claim.token:
             raise StaleClaim(f"the claim {claim.token} on {claim.thread_id!r} is over")
+        if thread.asleep:
+            self._logs.wake(thread)
         return thread, thread.owner
 
     def _register(self, owner: Owner, now: int) -> Engine:

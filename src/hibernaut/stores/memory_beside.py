@@ -4,6 +4,7 @@ from abc import ABC
 from collections.abc import Mapping
 
 from hibernaut.stores.known import digest_of, has
+from hibernaut.stores.memory_logs import Logs
 from hibernaut.stores.memory_threads import Thread
 from hibernaut.stores.protocol import MOST_VIEWS, Outcome, ViewRow, check_note
 
@@ -13,6 +14,7 @@ class MemoryBeside(ABC):
 
     _threads: dict[str, Thread]
     _bytes: int
+    _logs: Logs
     _views: dict[str, dict[str, ViewRow]]
     """Of the threads that have any."""
     _notes: dict[str, bytes]
@@ -20,7 +22,7 @@ class MemoryBeside(ABC):
 
     async def knows(self, thread_id: str, message_id: str) -> bool:
         thread = self._threads.get(thread_id)
-        return thread is not None and has(thread.known, digest_of(message_id))
+        return thread is not None and has(self._logs.known(thread), digest_of(message_id))
 
     async def put_view(self, thread_id: str, view_type: str, content: str, now: int) -> Outcome:
         thread = self._threads.get(thread_id)

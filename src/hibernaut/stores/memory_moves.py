@@ -172,18 +172,18 @@ class MemoryMoves(MemoryTrees):
                 thread.status,
                 thread.continues,
                 self._asking.get(thread.thread_id, 0),
-                thread.head,
+                self._logs.head(thread),
             )
             if origin := self._trees.origin(thread.thread_id):
                 yield ForkRecord(origin)
-            log = reversed(list(self._arena.back(thread.log)))
+            log = reversed(list(self._logs.back(thread)))
             yield from (CommitRecord(version, *parts) for version, parts in enumerate(log, 1))
             for letter in thread.inbox or ():
                 body = encode_input(letter.message)
                 name, moments = letter.message.message_id, (letter.accepted, letter.due)
                 yield MessageRecord(name, *moments, letter.urgency, letter.deferred, body)
-            if thread.known:
-                yield packed_known(digests_of(thread.known))
+            if known := self._logs.known(thread):
+                yield packed_known(digests_of(known))
             for request_id in thread.effects:
                 row = self._effects[request_id]
                 cancels = row.effect.call_id if row.effect.kind == "cancel" else ""
@@ -197,6 +197,7 @@ class MemoryMoves(MemoryTrees):
     def _place_thread(self, contents: ThreadContents, thread: Thread, effects: Sequence[Effect]) -> None:
         record, name = contents.thread, contents.thread.thread_id
         self._threads[name] = thread
+        self._logs.begin(thread)
         thread.owner, thread.token = FROZEN, self._first_token
         if record.parent:
             self._trees.add(name, record.parent)
@@ -204,9 +205,6 @@ class MemoryMoves(MemoryTrees):
             self._trees.add_fork(name, contents.fork_of)
         self._set_status(thread, record.status)
         self._ask(thread, record.asking)
-        for commit in contents.commits:
-            thread.log = self._arena.append(thread.log, commit.page, commit.receipt)
-            self._bytes += len(commit.page) + len(commit.receipt)
         for digest in sorted(contents.known.union(message_digest(one.message_id) for one in contents.messages)):
             thread.known = including(thread.known, digest)
             self._bytes += len(digest)
@@ -223,6 +221,9 @@ class MemoryMoves(MemoryTrees):
             self._views.setdefault(name, {})[seen.view_type] = view
             self._bytes += size_of_view(view)
         thread.effects = tuple(stored.request_id for stored in contents.effects)
+        for commit in contents.commits:
+            self._logs.append(thread, commit.page, commit.receipt)
+            self._logs.make_room(thread)
 
 
 def _readable(contents: ThreadContents) -> list[tuple[MessageRecord, InputMessage]]:

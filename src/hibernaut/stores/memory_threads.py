@@ -42,7 +42,9 @@ class Thread(msgspec.Struct, gc=False, eq=False):
     updated: int
     version: int = 0
     log: int = 0
-    """Where its last commit (page and receipt) stands in the arena."""
+    """Where its last commit stands; see `hibernaut.stores.memory_logs`."""
+    asleep: int = 0
+    """Where head and `known` stand while they are put away: then neither is here."""
     known: bytes | bytearray = b""
     """Digests of the ids of all messages accepted so far, but for the dropped ones."""
     status: Status = "open"

@@ -8,9 +8,9 @@ from operator import attrgetter
 from hibernaut.errors import HasForks
 from hibernaut.kernel.head import Status
 from hibernaut.messages.inputs import encode_input
-from hibernaut.stores.arena import Arena
 from hibernaut.stores.known import count_known
 from hibernaut.stores.memory_engines import FROZEN
+from hibernaut.stores.memory_logs import Logs
 from hibernaut.stores.memory_threads import Thread
 from hibernaut.stores.protocol import EffectRow, ThreadRow, check_note
 from hibernaut.stores.references import digests_in, still_free
@@ -24,7 +24,7 @@ class MemoryTrees(ABC):
     _configs: dict[bytes, bytes]
     _blobs: dict[bytes, bytes]
     _bytes: int
-    _arena: Arena
+    _logs: Logs
     _trees: Trees
     _asking: dict[str, int]
     """How many questions wait, of the threads that have any."""
@@ -128,7 +128,9 @@ class MemoryTrees(ABC):
         moments, place = (thread.created, thread.updated), self._trees.place(name)
         waiting, asking = len(thread.inbox or ()), self._asking.get(name, 0)
         frozen = thread.owner is FROZEN
-        return ThreadRow(name, thread.tenant, thread.status, thread.head, *moments, waiting, *place, asking, frozen)
+        return ThreadRow(
+            name, thread.tenant, thread.status, self._logs.head(thread), *moments, waiting, *place, asking, frozen
+        )
 
     def _set_status(self, thread: Thread, status: Status) -> None:
         if thread.status != status and "closed" in (thread.status, status):
@@ -155,30 +157,19 @@ class MemoryTrees(ABC):
                 thread.owner.claims.discard(thread.thread_id)
             for request_id in thread.effects:
                 self._drop_effect(request_id)
-            self._bytes -= len(thread.head) + self._arena.forget(thread.log)
-            self._bytes -= 16 * count_known(thread.known)
+            self._bytes -= len(self._logs.head(thread)) + 16 * count_known(self._logs.known(thread))
+            self._logs.forget(thread)
         candidates = referred & (self._blobs.keys() | self._configs.keys())
         for digest in still_free(candidates, self._contents(self._threads.values())):
             for shelf in (self._blobs, self._configs):
                 self._bytes -= len(shelf.pop(digest, b""))
-        if self._arena.is_sparse():
-            self._repack()
+        self._logs.gather(tuple(self._threads.values()))
         return len(gone)
 
     def _contents(self, threads: Iterable[Thread]) -> Iterator[bytes]:
         """Yield all that can refer to a blob or a configuration."""
         threads = list(threads)
-        yield from (thread.head for thread in threads)
+        yield from map(self._logs.head, threads)
         for thread in threads:
             yield from (encode_input(letter.message) for letter in thread.inbox or ())
-            yield from (page for page, _ in self._arena.back(thread.log))
-
-    def _repack(self) -> None:
-        """Move the commits of all threads into a new arena: the old one holds mostly those of threads that are gone."""
-        arena = Arena()
-        for thread in self._threads.values():
-            end = 0
-            for page, receipt in reversed(list(self._arena.back(thread.log))):
-                end = arena.append(end, page, receipt)
-            thread.log = end
-        self._arena = arena
+            yield from (page for page, _ in self._logs.back(thread))

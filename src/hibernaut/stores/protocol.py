@@ -519,6 +519,13 @@ class Store(Protocol):
         """Tell whether another process has written since the last call; always False where none can."""
         ...
 
+    async def rest(self) -> bool:
+        """Put away a part of what is hot: an engine says so, again and again, while nothing goes on.
+
+        It takes some milliseconds at most. Tells whether anything is left to do.
+        """
+        ...
+
     async def close(self) -> None:
         """Finish what is under way and let go of the store."""
         ...

@@ -215,6 +215,10 @@ class FaultyStore:
     async def prune(self, before: int, *, tenant: str | None = None) -> int:
         return await self._perform("prune", lambda: self._inner.prune(before, tenant=tenant))
 
+    async def rest(self) -> bool:
+        """Let the other store put away what is hot. No operation: when it comes depends on the time."""
+        return not self._dead and await self._inner.rest()
+
     async def stored_bytes(self) -> int:
         return await self._perform("stored_bytes", self._inner.stored_bytes)
 

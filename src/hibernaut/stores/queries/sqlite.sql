@@ -32,7 +32,7 @@ INSERT INTO config (digest, body) VALUES (?1, ?2) ON CONFLICT DO NOTHING;
 INSERT INTO blob (digest, data) VALUES (?1, ?2) ON CONFLICT DO NOTHING;
 
 -- name: add_commit
-INSERT INTO log (place, page, receipt) VALUES ((?1 << 32) + ?2, ?3, ?4);
+INSERT INTO log (place, page, receipt, packed) VALUES ((?1 << 32) + ?2, ?3, ?4, ?5);
 
 
 -- Inboxes
@@ -245,7 +245,7 @@ SELECT thread_id, status, head FROM thread JOIN head ON head.thread = thread.id
 WHERE thread_id IN (SELECT CAST(value AS TEXT) FROM carray(?1));
 
 -- name: read_log
-SELECT place & 4294967295, page, receipt FROM log
+SELECT place & 4294967295, page, receipt, packed FROM log
 WHERE place > (SELECT (id << 32) + ?2 FROM thread WHERE thread_id = ?1)
 AND place < (SELECT (id + 1) << 32 FROM thread WHERE thread_id = ?1)
 ORDER BY place LIMIT ?3;
@@ -373,7 +373,8 @@ SELECT thread, head FROM head WHERE thread > ?1 ORDER BY thread LIMIT ?2;
 SELECT place, body FROM inbox WHERE place > ?1 AND place < ?2 AND instr(body, x'C420') ORDER BY place LIMIT ?3;
 
 -- name: log_after
-SELECT place, page FROM log WHERE place > ?1 AND place < ?2 AND instr(page, x'C420') ORDER BY place LIMIT ?3;
+SELECT place, page FROM log WHERE place > ?1 AND place < ?2 AND NOT packed AND instr(page, x'C420') ORDER BY place
+LIMIT ?3;
 
 -- name: has_blobs
 SELECT EXISTS (SELECT 1 FROM blob);
@@ -496,7 +497,7 @@ SELECT id, (SELECT thread_id FROM thread AS other WHERE other.id = thread.fork_o
 FROM thread JOIN head ON head.thread = thread.id WHERE id IN carray(?1) ORDER BY id;
 
 -- name: export_log
-SELECT place & 4294967295, page, receipt FROM log
+SELECT place & 4294967295, page, receipt, packed FROM log
 WHERE place > (?1 << 32) + ?2 AND place < (?1 + 1) << 32 ORDER BY place LIMIT ?3;
 
 -- name: export_inbox

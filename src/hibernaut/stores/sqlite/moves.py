@@ -31,6 +31,7 @@ from hibernaut.stores.archive import (
 from hibernaut.stores.known import digest_of as message_digest
 from hibernaut.stores.protocol import URGENCY_PENALTY, EffectState
 from hibernaut.stores.references import digests_in
+from hibernaut.stores.sqlite import pages
 from hibernaut.stores.sqlite.transaction import Transaction
 from hibernaut.stores.sqlite.transactions import NOBODY, NOWHERE, STATUSES, DeadFinder, find_origin, reschedule
 from hibernaut.stores.sqlite.trees import contents, delete, members
@@ -120,7 +121,7 @@ def _records(tx: Transaction, threads: Sequence[int]) -> Iterator[Record]:
 
 def _commits(tx: Transaction, thread: int) -> Iterator[CommitRecord]:
     version = 0
-    while rows := tx.rows("export_log", (thread, version, PIECE)):
+    while rows := pages.read(tx.rows("export_log", (thread, version, PIECE))):
         yield from (CommitRecord(*row) for row in rows)
         version = rows[-1][0]
 
@@ -159,7 +160,8 @@ def _add(tx: Transaction, one: ThreadContents, numbers: dict[str, int]) -> None:
         tx.run("set_fork", (number, origin))
     tx.run("add_head", (number, record.head))
     for commit in one.commits:
-        tx.run("add_commit", (number, commit.version, commit.page, commit.receipt))
+        page, packed = tx.pages.written(commit.page)
+        tx.run("add_commit", (number, commit.version, page, commit.receipt, packed))
     for spot, message in enumerate(one.messages, (number << 32) + 1):
         rank = message.due + URGENCY_PENALTY[message.urgency]
         arrived = (message.urgency, int(message.deferred), message.accepted, message.message_id, message.body)

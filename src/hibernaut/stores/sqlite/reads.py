@@ -12,6 +12,7 @@ import apsw
 from hibernaut.codec import sha256
 from hibernaut.errors import StoreCorrupt
 from hibernaut.stores.protocol import StoreCounts
+from hibernaut.stores.sqlite import pages
 from hibernaut.stores.sqlite.moves import STATES
 from hibernaut.stores.sqlite.transaction import Transaction
 from hibernaut.stores.sqlite.transactions import (
@@ -40,7 +41,7 @@ def next_due(tx: Transaction, now: int, find_dead: DeadFinder) -> int | None:
 
 def read_log(tx: Transaction, thread_id: str, after: int, limit: int) -> list[tuple[int, bytes, bytes]]:
     """Return version, page and receipt of a thread's commits."""
-    return tx.rows("read_log", (thread_id, after, limit or ENDLESS))
+    return pages.read(tx.rows("read_log", (thread_id, after, limit or ENDLESS)))
 
 
 def read_inbox(tx: Transaction, thread_id: str) -> list[StoredMessage]:

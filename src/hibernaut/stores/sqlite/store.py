@@ -53,10 +53,10 @@ T = TypeVar("T")
 class SqliteStore:
     """Keeps threads in one file. Made by `open`; belongs to the event loop on which it was opened."""
 
-    def __init__(self, opened: Opened, busy_timeout: int) -> None:
+    def __init__(self, opened: Opened, busy_timeout: int, *, compress: bool = True) -> None:
         self.path = opened.path
         self._hints: dict[object, Callable[[str, int], None]] = {}
-        self._writer = Writer(opened.writer, opened.path, busy_timeout / 1000, self._tell)
+        self._writer = Writer(opened.writer, opened.path, busy_timeout / 1000, self._tell, compress=compress)
         self._reader = Reader(opened.reader, opened.path, busy_timeout / 1000)
         self._find_dead = DeadFinder()
         self._secret = b""
@@ -64,8 +64,12 @@ class SqliteStore:
         self._closing: asyncio.Task[None] | None = None
 
     @classmethod
-    async def open(cls, path: str | os.PathLike[str], *, busy_timeout: int = BUSY_TIMEOUT) -> Self:
+    async def open(
+        cls, path: str | os.PathLike[str], *, busy_timeout: int = BUSY_TIMEOUT, compress: bool = True
+    ) -> Self:
         """Open the store in a file, making it when there is none; its directory must exist.
+
+        With `compress`, pages that are written from now on are packed. What is there is read however it was written.
 
         Raises:
             StoreFormatTooNew: a newer version of Hibernaut has written it.
@@ -73,7 +77,7 @@ class SqliteStore:
             StoreError: it cannot be had, or is another program's.
         """
         opened = await asyncio.to_thread(open_file, path, busy_timeout)
-        store = cls(opened, busy_timeout)
+        store = cls(opened, busy_timeout, compress=compress)
         await store.changed_elsewhere()
         return store
 
@@ -305,6 +309,9 @@ class SqliteStore:
     async def changed_elsewhere(self) -> bool:
         seen, self._seen = self._seen, await self._write(transactions.data_version, writes=False)
         return seen != self._seen
+
+    async def rest(self) -> bool:
+        return False
 
     async def close(self) -> None:
         if self._closing is None:

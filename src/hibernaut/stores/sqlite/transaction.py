@@ -6,6 +6,7 @@ from typing import Any
 import apsw
 
 from hibernaut.stores.queries import load_queries
+from hibernaut.stores.sqlite.pages import Pages
 
 SQL = load_queries("sqlite")
 
@@ -16,12 +17,13 @@ class Transaction:
     It uses one cursor, so a query ends the one before: rows are fetched at once.
     """
 
-    __slots__ = ("_execute", "changes", "hints")
+    __slots__ = ("_execute", "changes", "hints", "pages")
 
-    def __init__(self, connection: apsw.Connection) -> None:
+    def __init__(self, connection: apsw.Connection, *, compress: bool = False) -> None:
         self._execute = connection.cursor().execute
         self.changes = connection.changes
         """Return how many rows the last query that writes has changed."""
+        self.pages = Pages(compress=compress)
         self.hints: list[tuple[str, int]] = []
         """Threads that get something to do, and how urgent it is; told once the transaction is durable."""
 

@@ -301,7 +301,8 @@ def commit(tx: Transaction, claim: Claim, digested: Digested, *, keep: bool) -> 
     thread, engine, version, _, _, tenant = _held(tx, claim)
     if change.version != version + 1 or change.thread_id != claim.thread_id:
         raise StaleClaim(f"{claim.thread_id!r} has version {version}; {change.version} does not follow it")
-    tx.run("add_commit", (thread, change.version, change.page, change.receipt))
+    page, packed = tx.pages.written(change.page)
+    tx.run("add_commit", (thread, change.version, page, change.receipt, packed))
     tx.run("set_head", (thread, change.head))
     for blob in change.blobs:
         tx.run("add_blob", (blob.digest, blob.data))

@@ -79,7 +79,9 @@ class _Job:
 class Writer:
     """Runs pieces of work in groups. Belongs to the event loop on which it was made."""
 
-    def __init__(self, connection: apsw.Connection, path: str, busy_timeout: float, tell: Hint) -> None:
+    def __init__(
+        self, connection: apsw.Connection, path: str, busy_timeout: float, tell: Hint, *, compress: bool = False
+    ) -> None:
         self.transactions = 0
         """Transactions made durable."""
         self._connection = connection
@@ -89,7 +91,7 @@ class Writer:
         self._loop = asyncio.get_running_loop()
         self._queue: SimpleQueue[_Job | None] = SimpleQueue()
         self._ended: asyncio.Future[None] = self._loop.create_future()
-        self._transaction = Transaction(connection)
+        self._transaction = Transaction(connection, compress=compress)
         self._execute = connection.cursor().execute
         self._file = _identity(path)
         self._closing = False
