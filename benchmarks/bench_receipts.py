@@ -21,8 +21,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 from unittest.mock import patch
 
-from hibernaut import AgentSystem, tool
-from hibernaut.bench.scale import _drive, _Workload  # the same workload, driven in other portions
+from hibernaut import AgentSystem
+from hibernaut.bench.workload import Workload, drive
 from hibernaut.kernel import seal as sealing
 
 AGENTS, TURNS = 150, 3
@@ -63,17 +63,11 @@ def without_counting() -> Iterator[None]:
 
 async def waves(store: str, pairs: int, without: Callable[[], Any]) -> list[tuple[float, float]]:
     """Return the seconds that each pair of waves took, with all of the work and without."""
-    workload, found = _Workload(), []
-
-    @tool
-    async def run_command(command: str) -> str:
-        """Run a command and return what it printed."""
-        del command
-        return workload.result()
+    workload, found = Workload(), []
 
     with TemporaryDirectory() as folder:
         where = ":memory:" if store == "memory" else str(Path(folder) / "agents.db")
-        async with AgentSystem(model=workload, tools=[run_command], store=where) as system:
+        async with AgentSystem(model=workload, tools=[workload.tool()], store=where) as system:
             number = 0
 
             async def wave() -> float:
@@ -82,7 +76,7 @@ async def waves(store: str, pairs: int, without: Callable[[], Any]) -> list[tupl
                 number += AGENTS
                 gc.collect()
                 began = time.process_time()
-                await _drive(system, workload, names, TURNS)
+                await drive(system, workload, names, TURNS)
                 return time.process_time() - began
 
             await wave()

@@ -6,20 +6,30 @@ What runs is what always runs: the front door, the resident engine, the store, t
 import asyncio
 import statistics
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Literal
 
 import msgspec
 
 from hibernaut.bench.floor import Floor
 from hibernaut.bench.memory import resident_bytes, resident_now
+from hibernaut.bench.readings import Readings
+from hibernaut.bench.texts import Texts
 from hibernaut.bench.workload import COMPLETIONS, WAVE, Workload, drive, waves
 from hibernaut.engine.interruptions import LOOK_EVERY
 from hibernaut.engine.local import REST_AFTER
+from hibernaut.stores.memory import MemoryStore
+from hibernaut.stores.protocol import Store
+from hibernaut.stores.sqlite import SqliteStore
 from hibernaut.system import AgentSystem
 
 SETTLED = (REST_AFTER + 5 * LOOK_EVERY) / 1000
 """Seconds after which a resting engine has dropped what it had decoded."""
+
+Text = Literal["unique", "corpus"]
 
 WARM = 50
 """Agents that run before anything is measured."""
@@ -70,7 +80,14 @@ class ScaleResult(msgspec.Struct, frozen=True):
     samples: tuple[Sample, ...]
 
 
-async def scale(agents: int, turns: int, store: str = "memory", wave: int = WAVE) -> ScaleResult:
+async def scale(
+    agents: int,
+    turns: int,
+    store: str = "memory",
+    wave: int = WAVE,
+    text: Text = "unique",
+    compress: bool | None = None,  # noqa: FBT001 - all are given by name
+) -> ScaleResult:
     """Run the workload.
 
     Args:
@@ -78,19 +95,24 @@ async def scale(agents: int, turns: int, store: str = "memory", wave: int = WAVE
         turns: turns of each.
         store: "memory" or "sqlite" (a file in a temporary folder, `synchronous=FULL`).
         wave: agents that are driven at the same time.
+        text: made-up texts that never repeat, or real ones.
+        compress: whether the store packs what it keeps; None: what it does by itself.
     """
-    workload = Workload()
+    workload = Workload(Readings() if text == "corpus" else Texts())
+    in_memory = store == "memory"
+    packs = not in_memory if compress is None else compress
     with TemporaryDirectory() as folder:
-        in_memory = store == "memory"
         floor = Floor("" if in_memory else Path(folder) / "floor.db", wave)
-        where = ":memory:" if in_memory else str(Path(folder) / "agents.db")
-        async with AgentSystem(model=workload, tools=[workload.tool()], store=where) as system:
+        async with (
+            _opened(store, Path(folder) / "agents.db", compress=packs) as opened,
+            AgentSystem(model=workload, tools=[workload.tool()], store=opened) as system,
+        ):
             await drive(system, workload, [f"warm-{number}" for number in range(WARM)], 2)
-            await asyncio.sleep(SETTLED)
+            await _settle(system.store)
             resident, stored = resident_bytes(), await system.store.stored_bytes()
-            workload.text_bytes = 0
+            workload.texts.text_bytes = 0
             course = await run_waves(system, workload, floor, agents, turns, wave)
-            await asyncio.sleep(SETTLED)
+            await _settle(system.store)
             resident, stored = resident_bytes() - resident, await system.store.stored_bytes() - stored
         floor.close()
     completions = agents * turns * COMPLETIONS
@@ -102,11 +124,29 @@ async def scale(agents: int, turns: int, store: str = "memory", wave: int = WAVE
         share_of_floor=course.share_of_floor,
         processor_us_per_completion=course.processor_s / completions * 1e6,
         resident_bytes_per_agent=resident / agents,
-        text_bytes_per_agent=workload.text_bytes / agents,
-        resident_per_text=resident / workload.text_bytes,
+        text_bytes_per_agent=workload.texts.text_bytes / agents,
+        resident_per_text=resident / workload.texts.text_bytes,
         stored_bytes_per_agent=stored / agents,
         samples=course.samples,
     )
+
+
+async def _settle(store: Store) -> None:
+    """Wait until a resting engine has dropped what was hot, and the store has put away what it had."""
+    await asyncio.sleep(SETTLED)
+    while await store.rest():  # noqa: ASYNC110 - it works, and lets others do so
+        await asyncio.sleep(0)
+
+
+@asynccontextmanager
+async def _opened(kind: str, path: Path, *, compress: bool) -> AsyncIterator[Store]:
+    store: Store = (
+        MemoryStore(compress=compress) if kind == "memory" else await SqliteStore.open(path, compress=compress)
+    )
+    try:
+        yield store
+    finally:
+        await store.close()
 
 
 async def run_waves(

@@ -44,20 +44,26 @@ class Texts:
         # A multiplicative hash: neighbouring texts have nothing in common that an allocator or a cache could use.
         return f"{next(self._number) * 0x9E3779B97F4A7C15 & 0xFFFFFFFFFFFFFFFF:016x}"
 
-    def user_text(self) -> str:
+    def begin(self) -> None:
+        """Go on as before: all agents are given the same kind of text."""
+
+    def user_text(self, agent: str = "") -> str:
         """Return what a user says."""
+        del agent
         text = _USER + self._unique()
         self.text_bytes += len(text)
         return text
 
-    def result(self) -> str:
+    def result(self, agent: str = "") -> str:
         """Return what the tool has printed."""
+        del agent
         text = _OUTPUT + self._unique()
         self.text_bytes += len(text)
         return text
 
-    def chunks(self) -> Iterator[str]:
+    def chunks(self, agent: str = "") -> Iterator[str]:
         """Return the texts of one completion."""
+        del agent
         for sentence in _SENTENCES:
             text = f"{sentence} ({self._unique()}, as before). "
             self.text_bytes += len(text)

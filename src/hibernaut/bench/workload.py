@@ -7,12 +7,14 @@ comes back through the inbox; a completion of 12 more chunks. `hibernaut.bench.t
 import asyncio
 from collections.abc import AsyncGenerator, Iterator, Sequence
 
+from hibernaut.bench.readings import Readings
 from hibernaut.bench.texts import COMMAND, Texts
 from hibernaut.messages.events import Usage
 from hibernaut.messages.items import ResultItem
 from hibernaut.messages.stream import CallDelta, CallEnded, CallStarted, Finish, StreamPiece, TextDelta
 from hibernaut.models.protocol import ModelInfo, ModelRequest
 from hibernaut.system import AgentSystem
+from hibernaut.tools.context import ToolContext
 from hibernaut.tools.tool import AnyTool, tool
 
 WAVE = 500
@@ -22,25 +24,28 @@ COMPLETIONS = 2
 """Completions of a turn."""
 
 
-class Workload(Texts):
-    """A scripted model with its tool and its users."""
+class Workload:
+    """A scripted model with its tool and its users, who say made-up texts, or real ones."""
 
     info = ModelInfo()
+
+    def __init__(self, texts: Texts | Readings | None = None) -> None:
+        self.texts = texts or Texts()
 
     def tool(self) -> AnyTool:
         """Return the tool that the model calls."""
 
         @tool
-        async def run_command(command: str) -> str:
+        async def run_command(command: str, context: ToolContext) -> str:
             """Run a command and return what it printed."""
             del command
-            return self.result()
+            return self.texts.result(context.thread_id)
 
         return run_command
 
     async def stream(self, request: ModelRequest) -> AsyncGenerator[StreamPiece, None]:
         """Play the two completions of a turn: one that calls the tool, one that ends it."""
-        for text in self.chunks():
+        for text in self.texts.chunks(request.thread_id):
             yield TextDelta(text)
         if not isinstance(request.transcript[-1], ResultItem):
             yield CallStarted(0, "run_command", "toolu_1")
@@ -51,9 +56,10 @@ class Workload(Texts):
 
 async def drive(system: AgentSystem, workload: Workload, names: Sequence[str], turns: int) -> None:
     """Make the agents of one wave, and have them do their turns at the same time, turn by turn."""
+    workload.texts.begin()
     handles = await asyncio.gather(*[system.launch(thread_id=name) for name in names])
     for _ in range(turns):
-        await asyncio.gather(*[handle.send(workload.user_text()) for handle in handles])
+        await asyncio.gather(*[handle.send(workload.texts.user_text(handle.thread_id)) for handle in handles])
         await system.wait_idle()
 
 

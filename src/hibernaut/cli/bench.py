@@ -79,9 +79,23 @@ _plot = click.option(
 @click.option("--turns", default=20, show_default=True, type=click.IntRange(1), help="Turns of each agent.")
 @_kind
 @_wave
+@click.option(
+    "--text",
+    default="unique",
+    show_default=True,
+    type=click.Choice(["unique", "corpus"]),
+    help="Made-up texts of which none is like another, or real prose, code and logs.",
+)
+@click.option(
+    "--compress/--no-compress",
+    default=None,
+    help="Whether the store packs what it keeps.  [default: on SQLite, not in memory]",
+)
 @_plot
 @_reported
-def scale(agents: int, turns: int, store: str, wave: int, **report: Any) -> None:
+def scale(
+    agents: int, turns: int, store: str, wave: int, text: str, *, compress: bool | None, **report: Any
+) -> None:
     """Run the density workload: agents that talk, call a tool, and then wait as data.
 
     Completions per second count from the first message to the last answer, on one process. Resident bytes are what the
@@ -90,7 +104,8 @@ def scale(agents: int, turns: int, store: str, wave: int, **report: Any) -> None
     """
     from hibernaut.bench.scale import scale as function
 
-    _run("scale", function, {"agents": agents, "turns": turns, "store": store, "wave": wave}, **report)
+    parameters = {"agents": agents, "turns": turns, "store": store, "wave": wave, "text": text, "compress": compress}
+    _run("scale", function, parameters, **report)
 
 
 @bench.command()
