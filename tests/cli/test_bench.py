@@ -33,6 +33,8 @@ def test_several_runs_are_told_by_median_least_and_most_beside_an_earlier_one(in
     assert told.splitlines()[3].split() == ["median", "min", "max", "ratio"]
     assert "not the same: --items is 30, was 20" in told
     assert len(json.loads(before.read_text())["runs"]) == 2
+
+
 def test_real_texts_are_packed_where_it_is_asked_for(invoke: Invoke) -> None:
     sizes = {}
     for flag in ("--compress", "--no-compress"):

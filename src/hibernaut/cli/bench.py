@@ -93,9 +93,7 @@ _plot = click.option(
 )
 @_plot
 @_reported
-def scale(
-    agents: int, turns: int, store: str, wave: int, text: str, *, compress: bool | None, **report: Any
-) -> None:
+def scale(agents: int, turns: int, store: str, wave: int, text: str, *, compress: bool | None, **report: Any) -> None:
     """Run the density workload: agents that talk, call a tool, and then wait as data.
 
     Completions per second count from the first message to the last answer, on one process. Resident bytes are what the
