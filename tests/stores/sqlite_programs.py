@@ -71,7 +71,7 @@ def round_of(claim: Claim, size: int = 500) -> SliceCommit:
 
 async def rounds(path: str, name: str) -> None:
     """Put and commit as fast as it goes, with several tasks on threads of its own, until somebody kills the process."""
-    store = await SqliteStore.open(path)
+    store = await SqliteStore.open(path, compress=False)
     owner = Owner(f"engine_{name}", process_name(os.getpid()))
     await store.beat(owner, now())
     await asyncio.gather(*(_rounds_of(store, owner, f"{name}.{number}") for number in range(4)))
@@ -115,7 +115,7 @@ async def compete(path: str, name: str, writers: int, number: int, checkpoint_pa
     Says how many seconds the slowest round took, and how many bytes the log had at most.
     """
     writer.CHECKPOINT_PAGES, writer.CROWDED_PAGES = checkpoint_pages, 4 * checkpoint_pages
-    store = await SqliteStore.open(path)
+    store = await SqliteStore.open(path, compress=False)
     owner = Owner(f"engine_{name}", process_name(os.getpid()))
     slowest, largest = 0.0, 0
 
@@ -143,7 +143,7 @@ async def compete(path: str, name: str, writers: int, number: int, checkpoint_pa
 
 async def limited(path: str, size: int) -> None:
     """Write until the system refuses, then go on without the limit; say what was acknowledged."""
-    store = await SqliteStore.open(path)
+    store = await SqliteStore.open(path, compress=False)
     await store.create([new_thread("t"), new_thread("shelf")], [], now())
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))

@@ -10,10 +10,10 @@ from hibernaut.stores.sqlite import SqliteStore
 
 
 def play(path: Path, scenario: Callable[[SqliteStore], Awaitable[None]], *, busy_timeout: int = 10_000) -> None:
-    """Play a scenario on the store of a file."""
+    """Play a scenario on the store of a file, whose rows are as large as what is written."""
 
     async def main() -> None:
-        store = await SqliteStore.open(path / "agents.db", busy_timeout=busy_timeout)
+        store = await SqliteStore.open(path / "agents.db", busy_timeout=busy_timeout, compress=False)
         try:
             await scenario(store)
         finally:

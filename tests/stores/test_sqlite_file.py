@@ -205,12 +205,12 @@ def test_c64_a_file_that_was_cut_off_is_refused(tmp_path: Path, cut: int) -> Non
 
 def test_c64_a_file_that_was_cut_off_is_refused_even_if_its_log_is_not_empty(tmp_path: Path) -> None:
     async def main() -> None:
-        store = await SqliteStore.open(tmp_path / "agents.db")
+        store = await SqliteStore.open(tmp_path / "agents.db", compress=False)
         await store.create([new_thread()], [], START)
         for version in range(1, 30):
             await commit(store, version)
         await store.close()
-        store = await SqliteStore.open(tmp_path / "agents.db")
+        store = await SqliteStore.open(tmp_path / "agents.db", compress=False)
         await store.put([user("last")], START)
         copy = tmp_path / "copy"
         copy.mkdir()
@@ -227,7 +227,7 @@ def test_c64_a_file_whose_end_is_still_in_its_log_is_whole(tmp_path: Path) -> No
     """That is how a crash leaves it while the log is being brought in."""
 
     async def main() -> None:
-        store = await SqliteStore.open(tmp_path / "live.db")
+        store = await SqliteStore.open(tmp_path / "live.db", compress=False)
         size = (tmp_path / "live.db").stat().st_size
         await store.create([new_thread()], [], START)
         for version in range(1, 9):
