@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from hibernaut.kernel.head import Call, Head, Link, Status, decode_head, living
+from hibernaut.kernel.head import Call, Head, Link, Status, decode_head, living, works
 from hibernaut.messages.events import Usage
 from hibernaut.messages.inputs import USER, Delivered, urgency
 from hibernaut.stores.protocol import ThreadRow
@@ -181,8 +181,7 @@ def _activity(head: Head, *, ready: bool) -> Activity:
     if head.status != "open":
         return "idle"
     if head.turn:
-        open_calls = [head.calls[name] for name in head.turn]
-        return "resting" if all(call.passive for call in open_calls) else "waiting"
+        return "waiting" if works(head) else "resting"
     if head.owes:
         return "retrying" if head.attempts else "ready"
     return "idle"

@@ -9,7 +9,7 @@ from hibernaut.kernel.head import Call, Head, decode_head, encode_head
 from hibernaut.kernel.limits import ThreadOptions
 from hibernaut.messages.inputs import Event, InputMessage, UserText, event_message
 from hibernaut.models.protocol import ModelRequest
-from hibernaut.models.scripted import ScriptedTurn, call, last_result, say
+from hibernaut.models.scripted import ScriptedTurn, call, last_result, say, turn
 from hibernaut.stores.memory import MemoryStore
 from hibernaut.stores.protocol import DEAD_AFTER
 from hibernaut.testing.clock import ManualClock
@@ -133,6 +133,24 @@ def test_c28_when_an_event_comes_before_the_sleep_ends_the_timer_is_gone_and_the
                 "event: watch news",
                 "says: I see.",
             ]
+
+    run(scenario)
+
+
+def test_a_thread_rests_while_only_its_sleep_is_under_way_whatever_else_the_turn_has() -> None:
+    async def scenario() -> None:
+        sleeps = turn(call("sleep_until_event_or_input"), call("no_such_tool"), call("work"))
+
+        @tool
+        async def work() -> str:
+            """Work."""
+            return "worked"
+
+        async with system([sleeps, "I am awake."], work) as agents:
+            agent = await agents.launch(message="Wait")
+            assert (await agent.wait_idle()).activity == "resting"
+            await agent.send("Hello")
+            await until_told(agent, "result: Woken early: something arrived.", "says: I am awake.")
 
     run(scenario)
 

@@ -256,12 +256,6 @@ class Draft:
 
     # The calls of the last turn
 
-    def works(self) -> bool:
-        """Tell whether the turn waits for a call that works on something (and does not only stand for waiting)."""
-        waiting = [call for call in self.turn_calls() if call.held is None]
-        under_way = [call for call in waiting if call.state == "open"] or waiting[:1]
-        return any(not call.passive for call in under_way)
-
     def turn_calls(self) -> list[Call]:
         """Return the calls of the turn that have no result in history yet, in order."""
         calls = self.head.calls

@@ -311,6 +311,16 @@ def living(head: Head) -> dict[str, Child]:
     return {name: child for name, child in head.children.items() if not child.ending}
 
 
+def works(head: Head) -> bool:
+    """Tell whether a thread's turn waits for a call that works on something (and does not only stand for waiting).
+
+    Calls that have their result and those that were not begun yet do not count while another one is under way.
+    """
+    waiting = [call for name in head.turn if (call := head.calls[name]).held is None]
+    under_way = [call for call in waiting if call.state == "open"] or waiting[:1]
+    return any(not call.passive for call in under_way)
+
+
 class Standing(msgspec.Struct, frozen=True):
     """What a door has to know of a call in the registry: its tool, how far it is, and which events it takes."""
 

@@ -3,7 +3,7 @@
 from hibernaut.kernel.commit import Disposition
 from hibernaut.kernel.draft import Draft
 from hibernaut.kernel.ending import NOT_RUN, WOKEN
-from hibernaut.kernel.head import Call
+from hibernaut.kernel.head import Call, works
 from hibernaut.messages.inputs import Delivered, Timer
 
 STILL_RUNNING = "Still running. The result will arrive later as an event."
@@ -11,7 +11,7 @@ STILL_RUNNING = "Still running. The result will arrive later as an event."
 
 def must_wait(draft: Draft, arrived: Delivered) -> bool:
     """Tell whether an input is left in the inbox for the sake of an open call."""
-    return (draft.works() or draft.queueing) and draft.now < grace_ends(draft, arrived)
+    return (works(draft.head) or draft.queueing) and draft.now < grace_ends(draft, arrived)
 
 
 def grace_ends(draft: Draft, arrived: Delivered) -> int:
