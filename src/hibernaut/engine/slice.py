@@ -24,7 +24,7 @@ from hibernaut.errors import ConfigurationError, InvariantBroken, ModelError
 from hibernaut.kernel.commit import Disposition, Effect
 from hibernaut.kernel.compaction import Pressure, give_up
 from hibernaut.kernel.draft import Draft, Found
-from hibernaut.kernel.fold import Failure, fold_failure, fold_interrupted, fold_turn, spawns
+from hibernaut.kernel.fold import Failure, count_usage, fold_failure, fold_interrupted, fold_turn, spawns
 from hibernaut.kernel.forms import Output
 from hibernaut.kernel.head import Head, LoadedHead, Status, decode_head
 from hibernaut.kernel.outputs import form_wanted
@@ -367,6 +367,8 @@ class SliceRunner:
                 raise ConnectionLost("the stream ended before the turn was complete")
             turn = replace(buffer.turn(), cost=cost_of(chosen.info.prices, buffer.finish))
             if turn.reason == "refused":
+                asked.usage = turn.usage
+                count_usage(draft, turn.usage, turn.cost)
                 raise Refused(buffer.visible() or "the model declined to answer")
         except (ModelError, ConfigurationError) as error:
             self._failed(draft, error)
