@@ -5,7 +5,7 @@
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test lint format types unit crash bench bench-gate coverage lock catalogue clean \
+.PHONY: help demo test lint format types unit crash courses bench bench-gate coverage lock catalogue clean \
 	venv run-env dev-env run-requirements dev-requirements project
 
 BIN := .venv/bin
@@ -46,6 +46,9 @@ unit: dev-env  ## run only the quick tests
 
 crash: dev-env  ## kill a run at every operation it makes, and see that it recovers (long)
 	$(BIN)/pytest tests/crash -n auto -m long --timeout=3600 $(ARGS)
+
+courses: dev-env  ## let threads live through anything, with models of every provider in turn (long)
+	$(BIN)/pytest tests/models/test_courses.py -n auto -m long --timeout=3600 $(ARGS)
 
 bench: run-env  ## run every program benchmarks/bench_*.py
 	@for program in benchmarks/bench_*.py; do echo "$$program"; $(BIN)/python "$$program" || exit 1; done

@@ -36,7 +36,7 @@ from hibernaut.messages.items import (
     UserItem,
 )
 from hibernaut.messages.parts import plain_text
-from hibernaut.models.protocol import Model
+from hibernaut.models.protocol import Model, ModelSource
 from hibernaut.models.scripted import Script, ScriptedModel
 from hibernaut.stores.memory import MemoryStore
 from hibernaut.stores.protocol import Store
@@ -84,7 +84,7 @@ def run(scenario: Callable[[], Awaitable[None]]) -> None:
 
 
 def system(
-    model: Model | Script,
+    model: Model | ModelSource | Script,
     *tools: AnyTool | Callable[..., Any],
     store: Store | None = None,
     clock: ManualClock | None = None,
@@ -92,7 +92,8 @@ def system(
 ) -> AgentSystem:
     """Make a system in memory, whose time stands still; a script makes a model that plays it on the same clock."""
     clock = clock or ManualClock()
-    played = cast("Model", model) if hasattr(model, "stream") else ScriptedModel(model, clock=clock)
+    is_one = hasattr(model, "stream") or hasattr(model, "resolve")
+    played = cast("Model", model) if is_one else ScriptedModel(cast("Script", model), clock=clock)
     return _Tested(model=played, tools=tools, store=store or MemoryStore(), clock=clock, **more)
 
 

@@ -76,6 +76,7 @@ IMAGES: Final = (
     Image("image/jpeg", png(3, 2)),  # not what it says
     Image("image/gif", GIF),
     Image("image/png", png(9_000, 1)),
+    Image("image/png", png(3_000, 1)),
     Image("image/svg+xml", b"<svg xmlns='http://www.w3.org/2000/svg'/>"),
     Image("image/png", b"no picture at all"),
     Image("", b""),

@@ -18,7 +18,11 @@ from hibernaut.testing.providers.server import FakeScript
 from tests.models.google.gemini import ALL, BEARER, HEADERS, gemini, offline
 from tests.models.histories import request, transcripts, verdict
 
-SIGNATURE = signed(b"of a test")
+
+def of_its_own(platform: Platform) -> tuple[tuple[ReasoningItem, ...], tuple[bytes, ...]]:
+    """Return what a platform has signed: beside texts, and with calls."""
+    signature = signed(b"of a test", vertex=platform is VERTEX)
+    return (ReasoningItem(platform.name, signature.encode()),), (call_data(platform.name, signature),)
 
 
 def subject(platform: Platform, model_id: str) -> Subject:
@@ -27,8 +31,9 @@ def subject(platform: Platform, model_id: str) -> Subject:
         async with gemini(script, platform, model_id) as model:
             yield model
 
-    own = (ReasoningItem(platform.name, SIGNATURE.encode()), ReasoningItem(platform.name, b"", "hm"))
-    return Subject(opened, own, (call_data(platform.name, SIGNATURE), call_data(platform.name, "")), transcripts=20)
+    own, with_calls = of_its_own(platform)
+    own = (*own, ReasoningItem(platform.name, b"", "hm"))
+    return Subject(opened, own, (*with_calls, call_data(platform.name, "")), transcripts=20)
 
 
 @pytest.mark.parametrize("check", [*CONTRACT, *PLAYED], ids=name_of)
@@ -41,7 +46,6 @@ def test_a_gemini_model_keeps_the_contract(platform: Platform, model_id: str, ch
 def test_a20_every_valid_transcript_is_taken(where: tuple[Platform, str], data: st.DataObject) -> None:
     platform, model_id = where
     wire, headers = GeminiWire(vertex=platform is VERTEX), BEARER if platform is VERTEX else HEADERS
-    own = (ReasoningItem(platform.name, SIGNATURE.encode()),)
-    transcript = data.draw(transcripts(own, (call_data(platform.name, SIGNATURE),)))
+    transcript = data.draw(transcripts(*of_its_own(platform)))
     answer = verdict(wire, offline(platform, model_id), request(*transcript), headers)
     assert answer is None, answer.body

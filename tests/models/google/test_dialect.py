@@ -239,9 +239,9 @@ def test_a_thread_goes_on_from_other_dialects() -> None:
     asyncio.run(scenario())
 
 
-def test_a_signature_that_is_refused_is_left_out_from_then_on_and_new_ones_are_not() -> None:
-    """Another key, or weeks of sleep: the history must not be refused for ever."""
-    stale = base64.b64encode(b"of another key").decode()
+@pytest.mark.parametrize("stale", [base64.b64encode(b"of another key").decode(), signed(b"1", vertex=True)])
+def test_a_signature_that_is_refused_is_left_out_from_then_on_and_new_ones_are_not(stale: str) -> None:
+    """Another key or platform, or weeks of sleep: the history must not be refused for ever."""
     items: list[Item] = [HELLO, TextItem("I look."), ReasoningItem("google", stale.encode())]
     items += [CallItem("c1", "look", "{}", "f1", call_data("google", stale)), ResultItem("c1", "x")]
     fresh = signed(b"fresh")

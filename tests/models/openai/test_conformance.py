@@ -48,7 +48,7 @@ def test_the_responses_api_keeps_the_contract(check: Check) -> None:
 
 @pytest.mark.parametrize("check", CONTRACT, ids=name_of)
 def test_a_model_that_does_not_reason_keeps_it_too(check: Check) -> None:
-    wire = ResponsesWire(reasons=False)
+    wire = ResponsesWire()
     asyncio.run(check(Subject(opener(wire, ResponsesDialect(), "gpt-4.1"), (sealed(wire),))))
 
 

@@ -123,12 +123,12 @@ def test_the_responses_api_refuses_fields_that_are_wrong(change: dict[str, Any])
 
 
 def test_a_model_that_does_not_reason_refuses_all_about_it() -> None:
-    plain = ResponsesWire(reasons=False)
     without = {name: value for name, value in BODY.items() if name not in ("include", "reasoning")}
-    assert asked(plain, "/responses", without | {"input": [USER]}) is None
-    assert asked(plain, "/responses", without) is not None
-    assert asked(plain, "/responses", without | {"input": [USER], "include": BODY["include"]}) is not None
-    assert asked(plain, "/responses", without | {"input": [USER], "reasoning": BODY["reasoning"]}) is not None
+    plain = without | {"model": "gpt-4.1"}
+    assert asked(WIRE, "/responses", plain | {"input": [USER]}) is None
+    assert asked(WIRE, "/responses", plain) is not None
+    assert asked(WIRE, "/responses", plain | {"input": [USER], "include": BODY["include"]}) is not None
+    assert asked(WIRE, "/responses", plain | {"input": [USER], "reasoning": BODY["reasoning"]}) is not None
 
 
 def test_there_is_nothing_elsewhere() -> None:

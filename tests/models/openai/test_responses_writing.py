@@ -106,7 +106,7 @@ def test_reasoning_that_would_not_be_found_is_left_out(data: bytes) -> None:
 def test_a_model_that_does_not_reason_is_shown_no_reasoning_and_asked_for_none() -> None:
     asked = asking(HELLO, block(), TextItem("x"), HELLO)
     plain = model_of(ResponsesDialect(), "gpt-4.1", effort="high")
-    assert verdict(ResponsesWire(reasons=False), plain, asked) is None
+    assert verdict(WIRE, plain, asked) is None
     body = body_of(plain, asked)
     assert not body.keys() & {"include", "reasoning"}
     deployment = model_of(ResponsesDialect(), "my-deployment", ModelInfo(reasoning=True))
@@ -262,5 +262,4 @@ def test_what_is_refused_for_another_reason_is_not_sent_again() -> None:
 @given(transcripts((block(),)))
 def test_every_valid_transcript_is_taken(transcript: list[Item]) -> None:
     assert verdict(WIRE, model_of(ResponsesDialect()), asking(*transcript, tools=[LOOK])) is None
-    plain = ResponsesWire(reasons=False)
-    assert verdict(plain, model_of(ResponsesDialect(), "gpt-4.1"), asking(*transcript)) is None
+    assert verdict(WIRE, model_of(ResponsesDialect(), "gpt-4.1"), asking(*transcript)) is None

@@ -101,7 +101,7 @@ class GeminiWire:
         """Return what writes a turn as pieces of a candidate."""
         found = _PATH.fullmatch(asked.path)
         model = found[1] if found else MODELS[0]
-        return _Encoder(model, with_ids=not self._vertex)
+        return _Encoder(model, vertex=self._vertex)
 
     def _denied(self, asked: Asked) -> Raw | None:
         if self._vertex:
@@ -127,9 +127,9 @@ class GeminiWire:
 class _Encoder:
     """Writes a turn as pieces of a candidate. A signature comes with the call or the text that it leads to."""
 
-    def __init__(self, model: str, *, with_ids: bool) -> None:
+    def __init__(self, model: str, *, vertex: bool) -> None:
         self._model = model
-        self._with_ids = with_ids
+        self._vertex = vertex
         self._signs = model.startswith("gemini-3")
         self._calls: dict[int, tuple[CallStarted, list[str]]] = {}
         self._made = 0
@@ -144,7 +144,7 @@ class _Encoder:
             self._thought = True
             yield self._event({"text": piece.text, "thought": True})
         elif isinstance(piece, ReasoningBlock):
-            self._signature = signed(piece.data)
+            self._signature = signed(piece.data, vertex=self._vertex)
         elif isinstance(piece, CallStarted):
             self._calls[piece.index] = (piece, [])
         elif isinstance(piece, CallDelta):
@@ -163,13 +163,13 @@ class _Encoder:
 
     def _call(self, started: CallStarted, pieces: Sequence[str], data: bytes) -> bytes:
         call: dict[str, Any] = {"name": started.name}
-        if self._with_ids:
+        if not self._vertex:
             call["id"] = started.provider_id or f"call{self._made}"
         if "".join(pieces).strip():
             call["args"] = json.loads("".join(pieces))
-        signature = signed(data) if data else self._signature
+        signature = signed(data, vertex=self._vertex) if data else self._signature
         if not signature and self._signs and not self._made:
-            signature = signed(b"step")
+            signature = signed(b"step", vertex=self._vertex)
         self._signature = ""
         self._made += 1
         return self._event({"functionCall": call, **({"thoughtSignature": signature} if signature else {})})
@@ -201,9 +201,9 @@ class _Encoder:
         return counted
 
 
-def signed(data: bytes) -> str:
-    """Return a signature as the fake gives them."""
-    return base64.b64encode(SIGNED + data).decode()
+def signed(data: bytes, *, vertex: bool = False) -> str:
+    """Return a signature as the fake gives them. One is good on its own platform only."""
+    return base64.b64encode(SIGNED[vertex] + data).decode()
 
 
 def _sse(value: Any) -> bytes:

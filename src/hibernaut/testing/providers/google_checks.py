@@ -5,8 +5,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-SIGNED: Final = b"signed by gemini:"
-"""What every signature begins with that the fake has given; others are corrupted."""
+SIGNED: Final[Mapping[bool, bytes]] = {False: b"signed by google:", True: b"signed by vertex:"}
+"""What every signature begins with that a fake has given, by whether it is of Vertex AI; others are corrupted."""
 
 _NO_SIGNATURE_NEEDED: Final = ("skip_thought_signature_validator", "context_engineering_is_the_way_to_go")
 
@@ -104,7 +104,7 @@ class _Request:
         elif kind == "functionResponse":
             self._response(value, where)
         if "thoughtSignature" in part:
-            _signature(part["thoughtSignature"])
+            self._signature(part["thoughtSignature"])
 
     def _named(self, value: Any, more: set[str], where: str) -> None:
         _only(value, {"name", "id"} | more, where)
@@ -164,6 +164,16 @@ class _Request:
             if calls and "thoughtSignature" not in calls[0]:
                 name = calls[0]["functionCall"]["name"]
                 raise Wrong(f"Function call `{name}` in the `{place}.` content block is missing a `thought_signature`.")
+
+    def _signature(self, value: Any) -> None:
+        if value in _NO_SIGNATURE_NEEDED:
+            return
+        try:
+            data = _bytes(value)
+        except (ValueError, AttributeError):
+            raise Wrong("Invalid value at 'thought_signature' (TYPE_BYTES), Base64 decoding failed") from None
+        if not data.startswith(SIGNED[self._vertex]):
+            raise Wrong("Corrupted thought signature.")
 
     def _tools(self, tools: Any) -> None:
         names: list[str] = []
@@ -253,17 +263,6 @@ def _blob(blob: Any, where: str) -> None:
         raise Wrong("Base64 decoding failed") from None
     if not data.startswith(magic):
         raise Wrong("Unable to process input image.")
-
-
-def _signature(value: Any) -> None:
-    if value in _NO_SIGNATURE_NEEDED:
-        return
-    try:
-        data = _bytes(value)
-    except (ValueError, AttributeError):
-        raise Wrong("Invalid value at 'thought_signature' (TYPE_BYTES), Base64 decoding failed") from None
-    if not data.startswith(SIGNED):
-        raise Wrong("Corrupted thought signature.")
 
 
 def _bytes(value: str) -> bytes:

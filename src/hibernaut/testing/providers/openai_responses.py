@@ -4,7 +4,7 @@ import hashlib
 import hmac
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from typing import Any, Final
 
 import msgspec
@@ -73,7 +73,7 @@ class ResponsesWire:
 
     Args:
         key: what has to be shown; "" for nothing.
-        reasons: whether the model reasons.
+        plain: ids of models that do not reason.
         account: whose reasoning can be read; that of others is refused.
         models: ids that are listed.
     """
@@ -81,10 +81,15 @@ class ResponsesWire:
     stream_type = "text/event-stream"
 
     def __init__(
-        self, *, key: str = "", reasons: bool = True, account: str = "account", models: Iterable[str] = ("gpt-5",)
+        self,
+        *,
+        key: str = "",
+        plain: Container[str] = ("gpt-4.1", "gpt-4o"),
+        account: str = "account",
+        models: Iterable[str] = ("gpt-5",),
     ) -> None:
         self._key = key
-        self._reasons = reasons
+        self._plain = plain
         self._secret = account.encode()
         self._models = tuple(models)
         self._turns = 0
@@ -151,15 +156,17 @@ class ResponsesWire:
             check_tools(body["tools"], nested=False)
         if not isinstance(body.get("input"), list) or not body["input"]:
             refuse("There is no input.", "input", "missing_required_parameter")
-        _Input(self._opens, self._reasons, stored=body.get("store", True)).check(body["input"])
+        reasons = body["model"] not in self._plain
+        _Input(self._opens, reasons, stored=body.get("store", True)).check(body["input"])
 
     def _check_reasoning(self, body: dict[str, Any]) -> None:
-        if "reasoning.encrypted_content" in body.get("include", ()) and not self._reasons:
+        reasons = body["model"] not in self._plain
+        if "reasoning.encrypted_content" in body.get("include", ()) and not reasons:
             refuse("There is no encrypted content with this model.", "include")
         reasoning = body.get("reasoning")
         if reasoning is None:
             return
-        if not self._reasons:
+        if not reasons:
             refuse("The parameter is not for this model.", "reasoning.effort", "unsupported_parameter")
         if reasoning.get("effort", "low") not in _EFFORTS:
             refuse("The effort is unknown.", "reasoning.effort", "unsupported_value")
