@@ -13,15 +13,45 @@ from hibernaut.stores.protocol import Store
 PLACEHOLDER = "[an image ({media_type}) that this model cannot see]"
 
 
-async def fit_images(transcript: Sequence[Item], info: ModelInfo, store: Store) -> Sequence[Item]:
-    """Return a transcript with its images as the model can take them."""
-    return [await _fit(item, info, store) for item in transcript]
+class FittedItems:
+    """A transcript with its images as models can take them, which grows as the transcript does."""
+
+    __slots__ = ("items", "size")
+
+    def __init__(self) -> None:
+        self.items: list[Item] = []
+        self.size = 0
+        """Bytes of the images that were fetched."""
+
+    async def extend(self, items: Sequence[Item], info: ModelInfo, store: Store) -> None:
+        """Take the next items.
+
+        Raises:
+            StoreCorrupt: an image is not in the store. What came before it was taken.
+        """
+        for item in items:
+            fitted = await _fit(item, info, store)
+            if fitted is not item:
+                self.size += _bytes(fitted) - _bytes(item)
+            self.items.append(fitted)
+
+
+async def fit_images(transcript: Sequence[Item], info: ModelInfo, store: Store) -> list[Item]:
+    """Return a transcript with its images as the model can take them.
+
+    Raises:
+        StoreCorrupt: an image is not in the store.
+    """
+    fitted = FittedItems()
+    await fitted.extend(transcript, info, store)
+    return fitted.items
 
 
 async def _fit(item: Item, info: ModelInfo, store: Store) -> Item:
     if not isinstance(item, UserItem | ResultItem) or isinstance(item.content, str):
         return item
-    return replace(item, content=tuple([await _fit_part(part, info, store) for part in item.content]))
+    content = tuple([await _fit_part(part, info, store) for part in item.content])
+    return item if content == item.content else replace(item, content=content)
 
 
 async def _fit_part(part: Part, info: ModelInfo, store: Store) -> Part:
@@ -35,3 +65,8 @@ async def _fit_part(part: Part, info: ModelInfo, store: Store) -> Part:
             raise StoreCorrupt(f"image {part.blob.hex()[:12]} is not in the store")
         return replace(part, data=data)
     return part
+
+
+def _bytes(item: Item) -> int:
+    content = item.content if isinstance(item, UserItem | ResultItem) else ""
+    return sum(len(part.data) for part in content if isinstance(part, Image)) if not isinstance(content, str) else 0

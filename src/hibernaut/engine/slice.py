@@ -14,7 +14,6 @@ from hibernaut.codec import sha256
 from hibernaut.engine.compacting import Asking, Compactor, fit_sizes, pressure_on
 from hibernaut.engine.counting import count_round, due_since
 from hibernaut.engine.dispatcher import Dispatcher
-from hibernaut.engine.images import fit_images
 from hibernaut.engine.launches import Launch, Launches
 from hibernaut.engine.live import LiveFeed, LiveTurn
 from hibernaut.engine.streams import STALLED_AFTER, InlineWait, LiveStream, let_go
@@ -334,9 +333,7 @@ class SliceRunner:
         buffer = TurnBuffer()
         try:
             form = form_of(wanted) if head.asks and (wanted := form_wanted(head)) else None
-            transcript = hot.checked()
-            if hot.has_images:
-                transcript = await fit_images(transcript, chosen.info, self._store)
+            transcript = await hot.fitted(chosen.info, self._store)
             if pressure is not None:
                 transcript = fit_sizes(transcript, hot, pressure, launch.frame)
             request = ModelRequest(

@@ -4,12 +4,13 @@ from collections import OrderedDict
 from collections.abc import Sequence
 
 from hibernaut.engine.history import read_material
+from hibernaut.engine.images import FittedItems, fit_images
 from hibernaut.kernel.head import Head
 from hibernaut.kernel.sizes import Sizes
 from hibernaut.kernel.transcript import Transcript, Validator
 from hibernaut.messages.items import EventItem, Item, ResultItem, UserItem, decode_page
 from hibernaut.messages.parts import Image
-from hibernaut.models.protocol import Memo
+from hibernaut.models.protocol import Memo, ModelInfo
 from hibernaut.stores.protocol import Store
 
 TRANSCRIPT_CACHE = 32 * 1024 * 1024
@@ -22,7 +23,19 @@ _WITH_CONTENT = (UserItem, ResultItem, EventItem)
 class HotTranscript:
     """One thread's transcript as of a head version, and the check that has already passed over it."""
 
-    __slots__ = ("_checked", "_validator", "has_images", "memo", "since", "size", "sizes", "transcript", "version")
+    __slots__ = (
+        "_checked",
+        "_fetched",
+        "_fitted",
+        "_has_images",
+        "_validator",
+        "memo",
+        "since",
+        "size",
+        "sizes",
+        "transcript",
+        "version",
+    )
 
     def __init__(self, since: int = 0) -> None:
         self.transcript = Transcript()
@@ -31,8 +44,11 @@ class HotTranscript:
         """Version of the summary that it begins with; 0: none."""
         self.sizes = Sizes()
         self.size = 0
-        self.has_images = False
         self.memo = Memo()
+        self._has_images = False
+        self._fitted: dict[bool, FittedItems] = {}
+        """Once there are images: what models are shown, by whether they take any."""
+        self._fetched = 0
         self._validator = Validator()
         self._checked = 0
 
@@ -50,11 +66,33 @@ class HotTranscript:
         self.transcript.extend(items)
         for item in items:
             if isinstance(item, _WITH_CONTENT) and type(item.content) is not str:
-                self.has_images = self.has_images or any(isinstance(part, Image) for part in item.content)
+                self._has_images = self._has_images or any(isinstance(part, Image) for part in item.content)
 
     def memo_of(self, transcript: Sequence[Item]) -> Memo | None:
         """Return what providers have made of a transcript so far: of this one, just as it stands, and of no other."""
-        return self.memo if transcript is self.transcript.items else None
+        growing = [self.transcript.items, *[fitted.items for fitted in self._fitted.values()]]
+        return self.memo if any(transcript is one for one in growing) else None
+
+    def grown(self) -> int:
+        """Return by how many bytes what is kept beside the transcript has grown since this was asked last."""
+        before, self._fetched = self._fetched, sum(fitted.size for fitted in self._fitted.values())
+        return self.memo.grown() + self._fetched - before
+
+    async def fitted(self, info: ModelInfo, store: Store) -> Sequence[Item]:
+        """Return the transcript as it may be sent now, with its images as a model can take them.
+
+        Raises:
+            TranscriptInvalid: it may not be sent, which is a defect of ours.
+            StoreCorrupt: an image is not in the store.
+        """
+        items, ready = self.transcript.items, self.checked()
+        if not self._has_images:
+            return ready
+        fitted = self._fitted.setdefault(info.images, FittedItems())
+        await fitted.extend(items[len(fitted.items) :], info, store)
+        if ready is items:
+            return fitted.items
+        return [*fitted.items, *await fit_images(ready[len(items) :], info, store)]
 
     def checked(self) -> Sequence[Item]:
         """Return the transcript as it may be sent now.
@@ -128,7 +166,7 @@ class Transcripts:
         hot.extend(items)
         hot.version = head.version
         if self._hot.get(head.thread_id) is hot:
-            self._grow(hot, size + hot.memo.grown())
+            self._grow(hot, size + hot.grown())
             while self._size > self._limit and len(self._hot) > 1:
                 self.drop(next(iter(self._hot)))
 

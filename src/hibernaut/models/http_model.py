@@ -38,7 +38,8 @@ class HttpModel:
         self._dialect = dialect
         self._about = about
         self._info = msgspec.structs.replace(about.info, structured=True)
-        self._key = f"{dialect.name}:{about.model_id}"
+        # What is written also follows from what is known of a model, and how it is asked.
+        self._key = f"{dialect.name}:{about}"
 
     @property
     def info(self) -> ModelInfo:

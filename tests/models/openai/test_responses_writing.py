@@ -103,6 +103,13 @@ def test_reasoning_that_would_not_be_found_is_left_out(data: bytes) -> None:
     assert len(written(HELLO, ReasoningItem("openai", data), TextItem("x"), HELLO)) == 3
 
 
+def test_what_was_written_for_a_model_is_not_used_for_the_same_one_asked_in_another_way() -> None:
+    """Two names of one deployment, of which only one says that it reasons."""
+    knows, other = (model_of(ResponsesDialect(), "my-deployment", info) for info in (ModelInfo(reasoning=True), None))
+    asked = asking(HELLO, block(), TextItem("x"), HELLO, memo=Memo())
+    assert [len(body_of(model, asked)["input"]) for model in (knows, other, knows)] == [4, 3, 4]
+
+
 def test_a_model_that_does_not_reason_is_shown_no_reasoning_and_asked_for_none() -> None:
     asked = asking(HELLO, block(), TextItem("x"), HELLO)
     plain = model_of(ResponsesDialect(), "gpt-4.1", effort="high")
