@@ -81,6 +81,10 @@ class ThreadState(msgspec.Struct, frozen=True):
     """Millionths of a US dollar that it has cost, as far as prices are known."""
     unpriced: int = 0
     """Tokens whose prices are not."""
+    estimated: int = 0
+    """Tokens of `usage` that are an estimate: of completions that were cut short,"""
+    estimated_cost: int = 0
+    """and how much of the cost that is."""
     fork_of: str = ""
     """The thread whose history a fork begins with."""
 
@@ -149,6 +153,8 @@ def state_of(row: ThreadRow, *, ready: bool, events: Mapping[str, int] | None = 
         frozen=row.frozen,
         cost=head.cost,
         unpriced=head.unpriced,
+        estimated=head.estimated,
+        estimated_cost=head.estimated_cost,
         fork_of=head.fork.origin if head.fork else "",
     )
 

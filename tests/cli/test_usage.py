@@ -12,12 +12,16 @@ STORE = ("--store", "agents.db")
 PRICED = """
 from hibernaut import ScriptedModel
 from hibernaut.messages.events import Usage
+from hibernaut.messages.stream import Counted
 from hibernaut.models.prices import Prices
 from hibernaut.models.protocol import ModelInfo
-from hibernaut.models.scripted import call, results, turn
+from hibernaut.models.errors import InvalidRequest
+from hibernaut.models.scripted import call, fail, results, turn
 
 def answer(request):
     usage = Usage(1_000, 100, 400)
+    if request.transcript[-1].content == "break":
+        return fail(InvalidRequest("no"), Counted(Usage(1_000, 0, 400)), "word " * 80)
     if request.transcript[-1].content == "spawn" and not results(request):
         return turn(call("spawn_thread", instructions="help", child_of=[]), usage=usage)
     return turn("Done.", usage=usage)
@@ -69,6 +73,22 @@ def test_every_completion_of_a_tree_counts_once_for_the_thread_that_made_it(fold
     assert len(threads) == tree["threads"] == 2
     assert sum(one["cost"] for one in threads) == tree["cost"]
     assert all(one["cost"] % COST == 0 and one["cost"] for one in threads)
+
+
+def test_what_was_cut_short_is_marked_as_an_estimate(folder: Path, invoke: Invoke) -> None:
+    (folder / "priced.py").write_text(PRICED, encoding="utf-8")
+    invoke("run", "break", "--thread", "a", "--model", "priced.py:dear", *STORE)
+    shown = invoke("usage", *STORE)
+    assert shown.stdout.splitlines()[1].split() == ["a", "1,000", "400", "100", "~$0.0034"]
+    assert "100 tokens ($0.0015) are estimated: no provider says what a completion took" in shown.stderr
+    (line,) = [json.loads(line) for line in invoke("usage", *STORE, "--json").stdout.splitlines()]
+    assert (line["cost"], line["estimated"], line["estimated_cost"]) == (COST, 100, 1_500)
+    told = invoke("threads", "show", "a", *STORE).stdout
+    assert "1,000 in (400 cached), 100 out; 100 of them estimated" in told
+    assert "~$0.0034" in told
+    assert "  ~1,100  " in invoke("receipts", "a", *STORE).stdout
+    (receipt,) = [json.loads(line) for line in invoke("receipts", "a", *STORE, "--json").stdout.splitlines()]
+    assert receipt["usage"] == {"input": 1_000, "output": 100, "cached": 400, "estimated": 100}
 
 
 def test_without_threads_the_sum_is_nothing(folder: Path, invoke: Invoke) -> None:

@@ -13,6 +13,7 @@ from hibernaut.kernel.head import Head, Pending
 from hibernaut.kernel.limits import ThreadOptions
 from hibernaut.messages.events import Usage
 from hibernaut.messages.inputs import Command, Event, InputMessage, UserText
+from hibernaut.messages.stream import Counted
 from hibernaut.metrics import REPEATED, UNKNOWN
 from hibernaut.models.errors import Overloaded
 from hibernaut.models.protocol import ModelRequest
@@ -45,7 +46,7 @@ def test_a_resume_takes_from_the_moment_the_input_was_due_to_the_commit_and_to_t
     clock, first, second = ManualClock(), Gate(), Gate()
 
     async def scenario() -> None:
-        async with system(turn(first, "Hello ", second, "you."), clock=clock) as it:
+        async with system(turn(Counted(Usage(9)), first, "Hello ", second, "you."), clock=clock) as it:
             await it.send("t", "Hello")
             await first.reached()
             clock.advance(2 * SECOND)

@@ -163,9 +163,9 @@ def test_the_stored_form_of_a_receipt_does_not_change() -> None:
 
 
 def test_a_receipt_of_a_newer_version_is_read_without_what_it_added() -> None:
-    stored = encode_receipt(msgspec.structs.replace(decode_receipt(LOG[0][1]), edited=(("m1", b"", b""),)))
-    assert stored[:3] == b"\xdc\x00\x15"
-    newer = b"\xdc\x00\x16" + stored[3:] + b"\xa5added"
+    stored = encode_receipt(msgspec.structs.replace(decode_receipt(LOG[0][1]), estimated=3))
+    assert stored[:3] == b"\xdc\x00\x16"
+    newer = b"\xdc\x00\x17" + stored[3:] + b"\xa5added"
     assert decode_receipt(newer) == decode_receipt(stored)
 
 
@@ -178,6 +178,10 @@ def test_the_stored_form_of_what_was_added_does_not_change() -> None:
     receipt = msgspec.structs.replace(receipt, edited=(("m1", b"\x07", b"\x08"),))
     added += "9193a26d31c40107c40108"
     assert encode_receipt(receipt).hex() == "dc0015" + GOLDEN_RECEIPT.removeprefix("dc0012") + added
+    assert decode_receipt(encode_receipt(receipt)) == receipt
+    receipt = msgspec.structs.replace(receipt, estimated=300)
+    added += "cd012c"
+    assert encode_receipt(receipt).hex() == "dc0016" + GOLDEN_RECEIPT.removeprefix("dc0012") + added
     assert decode_receipt(encode_receipt(receipt)) == receipt
 
 

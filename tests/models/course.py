@@ -13,6 +13,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import reduce
 from random import Random
 from typing import Final
 
@@ -21,8 +22,10 @@ from hibernaut.errors import InputRefused
 from hibernaut.handle import ThreadHandle
 from hibernaut.kernel.authority import Authority, Rule
 from hibernaut.kernel.commit import Disposition
+from hibernaut.kernel.fold import added
 from hibernaut.kernel.head import Head, decode_head
 from hibernaut.kernel.limits import ThreadOptions
+from hibernaut.messages.events import Usage
 from hibernaut.messages.items import EventItem, NoticeItem, SummaryItem, TextItem, UserItem
 from hibernaut.models.configuration import ModelSettings
 from hibernaut.models.protocol import ModelRequest
@@ -33,7 +36,7 @@ from tests.engine.far import PUBLIC
 from tests.engine.scenario import MINUTE, SECOND, settle, system
 from tests.models.doors import DOORS, Door, Street, street
 from tests.models.outside import SUBSCRIPTIONS, Outside, RememberingStore, some_content, something_to_say
-from tests.models.switchboard import Counted, Switchboard
+from tests.models.switchboard import Bill, Switchboard
 
 ROOT: Final = "root"
 
@@ -267,9 +270,12 @@ class Course:
         assert [given for given, times in final.items() if times > 1] == [], f"{name} has taken them in twice"
         waiting = {one.message_id for one in await agent.inbox()}
         assert self._store.accepted.get(name, set()) - final.keys() - waiting == set(), f"{name} has lost them"
-        head, counted = await self._head(name), self._board.counted.get(name, Counted())
-        found = (head.usage, head.cost, head.priced)
-        assert found == (counted.usage, counted.cost, counted.priced), f"{name} has counted otherwise"
+        head, bill = await self._head(name), self._board.bills.get(name, Bill())
+        assert head.used - head.estimated == bill.tokens, f"{name} has counted other tokens"
+        assert head.cost - head.estimated_cost == bill.cost, f"{name} has counted other costs"
+        assert bill.cut_short or not head.estimated, f"{name} has estimated what was told"
+        told = reduce(added, [one.usage for one in receipts if one.usage], Usage())
+        assert (told, sum(one.estimated for one in receipts)) == (head.usage, head.estimated)
 
     async def _check_everywhere(self) -> None:
         """Check that every model, of whichever provider, would go on with each thread as it stands."""

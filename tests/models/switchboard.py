@@ -18,7 +18,7 @@ from hibernaut.kernel.family import stack_of
 from hibernaut.kernel.head import decode_head, living
 from hibernaut.messages.events import Usage
 from hibernaut.messages.items import ResultItem
-from hibernaut.messages.stream import Finish, StreamPiece
+from hibernaut.messages.stream import Counted, Finish, StreamPiece
 from hibernaut.models.prices import cost
 from hibernaut.models.protocol import Model, ModelInfo, ModelRequest
 from hibernaut.models.scripted import ScriptedTurn, as_turn, turn
@@ -35,20 +35,23 @@ LONGEST_SHOWN: Final = 300
 """Characters of a turn in a story."""
 
 
-class Counted(msgspec.Struct):
+class Bill(msgspec.Struct):
     """What the providers have told of what a thread took."""
 
-    usage: Usage = Usage()
+    tokens: int = 0
     cost: int = 0
-    priced: int = 0
+    cut_short: int = 0
+    """Completions that never told all of it."""
 
-    def add(self, taken: Usage, info: ModelInfo, written: int) -> None:
-        """Add what a completion took."""
-        used = self.usage
-        self.usage = Usage(used.input + taken.input, used.output + taken.output, used.cached + taken.cached)
-        if info.prices is not None and (taken.input or taken.output):
-            self.cost += cost(info.prices, taken, written)
-            self.priced += taken.input + taken.output
+    def add(self, pieces: Sequence[StreamPiece], info: ModelInfo) -> None:
+        """Add what was told of a completion of which these pieces came."""
+        told = next((piece for piece in reversed(pieces) if isinstance(piece, Counted | Finish)), None)
+        self.cut_short += bool(pieces) and not isinstance(told, Finish)
+        if told is not None:
+            taken = told.usage
+            self.tokens += taken.input + taken.output
+            if info.prices is not None and (taken.input or taken.output):
+                self.cost += cost(info.prices, taken, told.written)
 
 
 class Switchboard:
@@ -72,7 +75,8 @@ class Switchboard:
         """Whether models bring all to an end."""
         self.faults: list[Exception] = []
         """What is not as it must be."""
-        self.counted: dict[str, Counted] = {}
+        self.bills: dict[str, Bill] = {}
+        """By thread."""
         self.watch = Watch(store)
         self.story: list[str] = []
         """What has happened, for who has to find out why it failed."""
@@ -113,18 +117,21 @@ class Switchboard:
         except Exception as error:
             self.faults.append(error)
             raise
-        said = _with_usage(said, usage(chance, len(body)))
+        said = _with_usage(said, usage(chance, len(body)), early=chance.random() < 0.5)
         self._said.setdefault(sha256(body), []).append(said)
         self._tell(door, request, said)
         holding = asyncio.create_task(self._hold(thread_id, gate)) if gate is not None else None
+        heard: list[StreamPiece] = []
         try:
             async with aclosing(model.stream(request)) as pieces:
                 async for piece in pieces:
+                    heard.append(piece)
                     self.watch.heard(door, piece)
                     if isinstance(piece, Finish):
-                        self._finished(door, request, piece, said)
+                        self._finished(door, piece, said)
                     yield piece
         finally:
+            self.bills.setdefault(thread_id, Bill()).add(heard, model.info)
             self.held.pop(thread_id, None)
             if holding is not None:
                 holding.cancel()
@@ -152,12 +159,10 @@ class Switchboard:
         await settle()  # what was said before reaches the thread
         self.held[thread_id] = gate
 
-    def _finished(self, door: Door, request: ModelRequest, finish: Finish, said: ScriptedTurn) -> None:
+    def _finished(self, door: Door, finish: Finish, said: ScriptedTurn) -> None:
         told = said.ending[-1]
         if not isinstance(told, Finish) or finish.usage != (told.usage if door.tells_usage else Usage()):
             self.faults.append(Broken(f"{finish} was read where the provider told {told}"))
-        counted = self.counted.setdefault(request.thread_id, Counted())
-        counted.add(finish.usage, self.doors.model(door).info, finish.written)
 
 
 class _Speaking:
@@ -175,6 +180,8 @@ class _Speaking:
         return self._board.ask(self._door, request)
 
 
-def _with_usage(said: ScriptedTurn, taken: Usage) -> ScriptedTurn:
+def _with_usage(said: ScriptedTurn, taken: Usage, *, early: bool) -> ScriptedTurn:
+    """Return a turn that tells at its end what it took; `early`: at its beginning, too, what is known of it then."""
+    before = [Counted(Usage(taken.input, 1, taken.cached))] if early and said.pieces else []
     ends = said.ending[-1] if said.ending else None
-    return turn(said, reason=ends.reason, usage=taken) if isinstance(ends, Finish) else said
+    return turn(*before, said, reason=ends.reason, usage=taken) if isinstance(ends, Finish) else turn(*before, said)

@@ -77,7 +77,7 @@ async def _receipts(setting: Setting, given: str, *, as_table: bool, payloads: b
 
 def _row(receipt: PublishedReceipt) -> str:
     usage, history = receipt.usage, receipt.history_after or ""
-    tokens = f"{usage.input + usage.output:,}" if usage else ""
+    tokens = f"{'~' if usage.estimated else ''}{usage.input + usage.output:,}" if usage else ""
     cells = (
         f"{receipt.thread_version:>5}",
         f"{moment(receipt.started):<19}",

@@ -5,6 +5,7 @@ import msgspec
 
 from hibernaut.cli import options
 from hibernaut.cli.finding import find_thread
+from hibernaut.cli.money import about
 from hibernaut.cli.running import opened, run_async
 from hibernaut.cli.starting import Setting
 from hibernaut.cli.terminal import table
@@ -16,6 +17,8 @@ PAGE = 500
 """Threads that are read from the store at a time."""
 
 LONGEST_WORDS = 40
+
+WHY_ESTIMATED = "no provider says what a completion took that was cut short"
 
 HEADS = ("THREAD", "INPUT", "CACHED", "OUTPUT", "COST", "IS THERE FOR")
 
@@ -32,6 +35,9 @@ class Used(msgspec.Struct):
     cost: int = 0
     unpriced: int = 0
     """Tokens whose price is not known: the cost is without them."""
+    estimated: int = 0
+    """Tokens that are an estimate: no provider says what a completion took that was cut short."""
+    estimated_cost: int = 0
 
     def add(self, state: ThreadState) -> None:
         """Add what a thread has used."""
@@ -41,6 +47,8 @@ class Used(msgspec.Struct):
         self.output += state.usage.output
         self.cost += state.cost
         self.unpriced += state.unpriced
+        self.estimated += state.estimated
+        self.estimated_cost += state.estimated_cost
 
 
 @click.command(
@@ -59,7 +67,8 @@ def usage(thread: str | None, store: str, tenant: str, *, limit: int, as_json: b
     """Show the tokens that threads have used, and what they have cost.
 
     Without THREAD: each tree of threads in one line, the dearest first. With THREAD (an id or enough of its beginning):
-    that thread and each one below it. Every completion counts once, for the thread that made it.
+    that thread and each one below it. Every completion counts once, for the thread that made it. What was cut short,
+    by a person, a stop or a connection that broke, is estimated (~) where the provider had begun to answer.
     """
     run_async(_usage(Setting(store, tenant), thread, limit=limit, as_json=as_json))
 
@@ -80,6 +89,9 @@ async def _usage(setting: Setting, given: str | None, *, limit: int, as_json: bo
         rows.append(_row(total))
     for line in table(HEADS, rows, right=(1, 2, 3, 4)):
         click.echo(line)
+    if total.estimated:
+        worth = f" ({dollars(total.estimated_cost)})" if total.estimated_cost else ""
+        click.echo(f"{total.estimated:,} tokens{worth} are estimated: {WHY_ESTIMATED}.", err=True)
     if total.unpriced:
         click.echo(f"{total.unpriced:,} tokens have no known price and are not in the cost.", err=True)
     if len(shown) < len(lines):
@@ -118,5 +130,5 @@ def _about(state: ThreadState) -> str:
 
 
 def _row(one: Used) -> tuple[str, ...]:
-    cost = dollars(one.cost) if one.cost or not one.unpriced else "?"
+    cost = about(one.cost, one.estimated) if one.cost or not one.unpriced else "?"
     return one.thread_id, f"{one.input:,}", f"{one.cached:,}", f"{one.output:,}", cost, one.what

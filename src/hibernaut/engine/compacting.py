@@ -11,6 +11,7 @@ from hibernaut.clock import Clock
 from hibernaut.engine.history import read_material
 from hibernaut.engine.launches import Launch
 from hibernaut.engine.live import LiveFeed, LiveTurn
+from hibernaut.engine.spending import spent_on
 from hibernaut.engine.transcripts import HotTranscript
 from hibernaut.errors import ModelError
 from hibernaut.kernel.compaction import (
@@ -40,16 +41,16 @@ from hibernaut.kernel.compaction import (
     window_of,
 )
 from hibernaut.kernel.draft import Draft
-from hibernaut.kernel.fold import Failure, count_usage, fold_failure
+from hibernaut.kernel.fold import Failure, added, count, fold_failure
 from hibernaut.kernel.receipt import TurnCommit
 from hibernaut.kernel.seal import Asked
-from hibernaut.kernel.sizes import fit_item, text_tokens
+from hibernaut.kernel.sizes import fit_item, items_tokens, text_tokens
 from hibernaut.kernel.transcript import validate
 from hibernaut.kernel.turn import TurnBuffer
 from hibernaut.messages.events import Usage
 from hibernaut.messages.items import Item, UserItem, decode_page
 from hibernaut.models.errors import ConnectionLost, ContextOverflow, OutputTruncated, Refused
-from hibernaut.models.prices import Prices, cost_of
+from hibernaut.models.prices import Prices
 from hibernaut.models.protocol import ModelInfo, ModelRequest
 from hibernaut.stores.protocol import Store
 
@@ -82,6 +83,7 @@ class _Tries(msgspec.Struct):
     problem: str = ""
     interrupted: bool = False
     usage: Usage = Usage()
+    estimated: int = 0
 
 
 def pressure_on(draft: Draft, launch: Launch, info: ModelInfo, hot: HotTranscript) -> Pressure | None:
@@ -92,6 +94,14 @@ def pressure_on(draft: Draft, launch: Launch, info: ModelInfo, hot: HotTranscrip
         return None
     cap = window // LARGEST_SHARE
     return pressure_of(head, window, sizes.shown(cap) + launch.frame, sizes.since(head.measured_items, cap))
+
+
+def prompt_tokens(draft: Draft, launch: Launch, hot: HotTranscript, pressure: Pressure | None) -> int:
+    """Estimate the prompt of a completion; `pressure` where it was measured before it was asked for."""
+    if pressure is not None:
+        return pressure.tokens
+    head, sizes = draft.head, hot.sizes
+    return pressure_of(head, 0, sizes.shown() + launch.frame, sizes.since(head.measured_items)).tokens
 
 
 def fit_sizes(items: Sequence[Item], hot: HotTranscript, pressure: Pressure | None, frame: int) -> Sequence[Item]:
@@ -143,7 +153,7 @@ class Compactor:
             take_summary(draft, cut, complete(tries.text, facts), pressure, launch.frame)
         turn = TurnCommit.SUMMARIZED if tries.text else TurnCommit.NOT_SUMMARIZED
         name = "" if asking.name == launch.config.model else asking.name
-        return Asked(turn, name, attempt=asking.attempt, usage=tries.usage)
+        return Asked(turn, name, attempt=asking.attempt, usage=tries.usage, estimated=tries.estimated)
 
     def _fold(self, draft: Draft, tries: _Tries, failed: ModelError | None, *, due: bool, tokens: int) -> None:
         """Take in that there is no summary, if there is none."""
@@ -189,7 +199,13 @@ class Compactor:
     ) -> str:
         """Ask once; return what is wrong with the answer."""
         unseen = LiveTurn(request.thread_id, draft.head.version, asking.attempt, ())
-        reason = await asking.stream(request, unseen)
+        try:
+            reason = await asking.stream(request, unseen)
+        finally:
+            spent = spent_on(unseen.pieces, lambda: _tokens(request), asking.prices)
+            count(draft, spent)
+            tries.usage = added(tries.usage, spent.usage)
+            tries.estimated += spent.estimated
         if reason == "interrupted":
             tries.interrupted = True
             return ""
@@ -198,11 +214,6 @@ class Compactor:
         if reason or buffer.finish is None:
             raise ConnectionLost("the stream of the summary broke off")
         turn = buffer.turn()
-        count_usage(draft, turn.usage, cost_of(asking.prices, buffer.finish))
-        used = tries.usage
-        tries.usage = Usage(
-            used.input + turn.usage.input, used.output + turn.usage.output, used.cached + turn.usage.cached
-        )
         problem = judge(turn, covered, window)
         if not problem:
             tries.text = text_of(turn)
@@ -222,3 +233,7 @@ class Compactor:
             return cut.request
         rows = await self._store.read_log(thread_id, cut.summary.asked - 1, 1)
         return next((item for row in rows for item in reversed(decode_page(row.page)) if is_request(item)), None)
+
+
+def _tokens(request: ModelRequest) -> int:
+    return text_tokens(request.instructions) + items_tokens(request.transcript)

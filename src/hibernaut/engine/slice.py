@@ -11,11 +11,12 @@ from msgspec.structs import replace
 
 from hibernaut.clock import Clock
 from hibernaut.codec import sha256
-from hibernaut.engine.compacting import Asking, Compactor, fit_sizes, pressure_on
+from hibernaut.engine.compacting import Asking, Compactor, fit_sizes, pressure_on, prompt_tokens
 from hibernaut.engine.counting import count_round, due_since
 from hibernaut.engine.dispatcher import Dispatcher
 from hibernaut.engine.launches import Launch, Launches
 from hibernaut.engine.live import LiveFeed, LiveTurn
+from hibernaut.engine.spending import spent_on
 from hibernaut.engine.streams import STALLED_AFTER, InlineWait, LiveStream, let_go
 from hibernaut.engine.transcripts import HotTranscript, Transcripts
 from hibernaut.engine.work import Work, work_for
@@ -23,7 +24,7 @@ from hibernaut.errors import ConfigurationError, InvariantBroken, ModelError
 from hibernaut.kernel.commit import Disposition, Effect
 from hibernaut.kernel.compaction import Pressure, give_up
 from hibernaut.kernel.draft import Draft, Found
-from hibernaut.kernel.fold import Failure, count_usage, fold_failure, fold_interrupted, fold_turn, spawns
+from hibernaut.kernel.fold import Failure, Spent, count, fold_failure, fold_interrupted, fold_turn, spawns
 from hibernaut.kernel.forms import Output
 from hibernaut.kernel.head import Head, LoadedHead, Status, decode_head
 from hibernaut.kernel.outputs import form_wanted
@@ -34,7 +35,7 @@ from hibernaut.kernel.seal import Asked, seal
 from hibernaut.kernel.turn import TurnBuffer
 from hibernaut.kernel.violations import begun_without_leave, works_though_stopped
 from hibernaut.messages.inputs import Command, Delivered, Event
-from hibernaut.messages.stream import StreamPiece
+from hibernaut.messages.stream import Counted, StreamPiece
 from hibernaut.metrics import Metrics
 from hibernaut.models.errors import ConnectionLost, ModelDefect, Refused
 from hibernaut.models.prices import cost_of
@@ -331,6 +332,14 @@ class SliceRunner:
         if hot is None:
             raise RuntimeError("a completion needs its transcript")
         buffer = TurnBuffer()
+        pieces: Sequence[StreamPiece] = ()
+
+        def spend() -> None:
+            spent = spent_on(pieces, lambda: prompt_tokens(draft, launch, hot, pressure), chosen.info.prices)
+            if spent != Spent():
+                asked.usage, asked.estimated = spent.usage, spent.estimated
+                count(draft, spent)
+
         try:
             form = form_of(wanted) if head.asks and (wanted := form_wanted(head)) else None
             transcript = await hot.fitted(chosen.info, self._store)
@@ -351,12 +360,14 @@ class SliceRunner:
                 asked.tools = sha256(launch.table.digest, form.schema.encode())
             live = LiveTurn(head.thread_id, head.version, asked.attempt, draft.items, since=one.since)
             self._feed.begin(live)
+            pieces = live.pieces
             reason = await self._stream(chosen.model, request, live, draft, streaming)
             draft.now = self._clock.now()
             buffer.feed_all(live.pieces)
             if reason == "stalled":
                 raise ConnectionLost(f"no answer for {STALLED_AFTER / 1000:.0f} s")
             if reason == "interrupted":
+                spend()
                 fold_interrupted(draft, buffer.interrupted())
                 asked.turn = TurnCommit.INTERRUPTED
                 return
@@ -364,10 +375,9 @@ class SliceRunner:
                 raise ConnectionLost("the stream ended before the turn was complete")
             turn = replace(buffer.turn(), cost=cost_of(chosen.info.prices, buffer.finish))
             if turn.reason == "refused":
-                asked.usage = turn.usage
-                count_usage(draft, turn.usage, turn.cost)
                 raise Refused(buffer.visible() or "the model declined to answer")
         except (ModelError, ConfigurationError) as error:
+            spend()
             self._failed(draft, error)
             return
         if spawns(turn):
@@ -435,8 +445,10 @@ class SliceRunner:
             pieces = model.stream(request)
             if streaming is not None:
                 streaming(thread_id)
+            waiting = bool(live.since)
             async for piece in pieces:
-                if not received and live.since:
+                if waiting and type(piece) is not Counted:
+                    waiting = False
                     self._metrics.first_piece.observe(self._clock.now() - live.since)
                 received.append(piece)
                 if feed.observers:

@@ -84,6 +84,8 @@ def _spending(draft: Draft) -> str:
     head = draft.head
     used = head.usage
     said = [f"{head.used:,} tokens used in all, {used.input:,} for prompts and {used.output:,} for answers"]
+    if head.estimated:
+        said.append(f"{head.estimated:,} of them are estimated, of completions that were cut short")
     if head.cost:
         said.append(f"cost {dollars(head.cost)}")
     if head.worked:

@@ -60,9 +60,13 @@ def stored_events(thread_id: str, items: Sequence[Item], receipt: Receipt) -> li
         if position == begins:
             events.append(CompletionStarted(thread_id=thread_id))
         if position == ends:
-            usage = receipt.usage or Usage()
             events.append(
-                CompletionFinished(thread_id=thread_id, usage=usage, interrupted=receipt.turn is TurnCommit.INTERRUPTED)
+                CompletionFinished(
+                    thread_id=thread_id,
+                    usage=receipt.usage or Usage(),
+                    interrupted=receipt.turn is TurnCommit.INTERRUPTED,
+                    estimated=receipt.estimated,
+                )
             )
         if position < len(items):
             event = event_of(thread_id, items[position])

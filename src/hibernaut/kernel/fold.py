@@ -99,7 +99,7 @@ def fold_turn(draft: Draft, turn: Turn, judge: CallJudge) -> None:
     head = draft.head
     head.owes = head.overflowed = False
     draft.forget_failures()
-    count_usage(draft, turn.usage, turn.cost)
+    count(draft, Spent(turn.usage, turn.cost))
     said = turn.parts if any(map(_says_something, turn.parts)) else ()
     calls = _store(draft, said, judge, CUT_CALL if turn.reason == "length" else HALF_CALL)
     head.measured = turn.usage.input + turn.usage.output
@@ -237,14 +237,34 @@ def backoff(salt: bytes, version: int, attempts: int) -> int:
     return wait - wait * jitter // (4 * 65_536)
 
 
-def count_usage(draft: Draft, usage: Usage, cost: int | None) -> None:
-    """Add what a completion took to what the thread has used; `cost` in millionths of a US dollar, None if unknown."""
-    if cost is not None:
-        draft.head.cost += cost
-        draft.head.priced += usage.input + usage.output
+class Spent(msgspec.Struct, frozen=True):
+    """What a completion took."""
+
+    usage: Usage = Usage()
+    cost: int | None = None
+    """Millionths of a US dollar; None: unknown."""
+    estimated: int = 0
+    """How many of the tokens are an estimate,"""
+    estimated_cost: int = 0
+    """and how much of the cost."""
+
+
+def count(draft: Draft, spent: Spent) -> None:
+    """Add what a completion took to what the thread has used."""
+    head, usage = draft.head, spent.usage
+    if spent.cost is not None:
+        head.cost += spent.cost
+        head.priced += usage.input + usage.output
     if usage.input or usage.output:
-        used = draft.head.usage
-        draft.head.usage = Usage(used.input + usage.input, used.output + usage.output, used.cached + usage.cached)
+        head.usage = added(head.usage, usage)
+    if spent.estimated:
+        head.estimated += spent.estimated
+        head.estimated_cost += spent.estimated_cost
+
+
+def added(one: Usage, other: Usage) -> Usage:
+    """Return what two completions took together."""
+    return Usage(one.input + other.input, one.output + other.output, one.cached + other.cached)
 
 
 def _store_call(

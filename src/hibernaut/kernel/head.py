@@ -282,6 +282,10 @@ class Head(msgspec.Struct, omit_defaults=True):
     """and how many of the tokens used are theirs."""
     granted_cost: tuple[int, int] = (0, 0)
     """Both of them when somebody last let the thread go on."""
+    estimated: int = 0
+    """How many of the tokens used are an estimate, of completions that were cut short,"""
+    estimated_cost: int = 0
+    """and how much of the cost."""
     asks: tuple[OpenAsk, ...] = ()
     """Programs that wait for an answer, the one that asked first before the others."""
 

@@ -15,7 +15,6 @@ from hibernaut.errors import StoreCorrupt
 from hibernaut.kernel.commit import Disposition, EffectKind, kind_of_request
 from hibernaut.kernel.provenance import Provenance, call_named_by, read_entry
 from hibernaut.kernel.receipt import Receipt, TurnCommit, decode_receipt, next_history
-from hibernaut.messages.events import Usage
 from hibernaut.messages.item_records import item_record
 from hibernaut.messages.items import CallItem, decode_page, page_prefix
 
@@ -98,11 +97,12 @@ class OperatorDecision(msgspec.Struct, frozen=True):
 
 
 class PublishedUsage(msgspec.Struct, frozen=True):
-    """Tokens of a completion, as the provider counted them."""
+    """Tokens of a completion, as the provider counted them; `estimated` of them nobody did."""
 
     input: int
     output: int
     cached: int
+    estimated: int | msgspec.UnsetType = msgspec.UNSET
 
 
 class PublishedReceipt(msgspec.Struct, frozen=True, kw_only=True):
@@ -229,7 +229,7 @@ class Publisher:
             settled=_settled(receipt, entries),
             retry_count=receipt.failures,
             operator_decision=_decisions(receipt, entries),
-            usage=_usage(receipt.usage),
+            usage=_usage(receipt),
             started=receipt.started,
             took=receipt.took,
             runtime_build=self._build,
@@ -310,8 +310,11 @@ def _decision(told: Provenance, name: str, edits: Iterator[tuple[str, bytes, byt
     return msgspec.structs.replace(decision, before=named(before) or msgspec.UNSET, after=named(after) or msgspec.UNSET)
 
 
-def _usage(usage: Usage | None) -> PublishedUsage | None:
-    return PublishedUsage(usage.input, usage.output, usage.cached) if usage is not None else None
+def _usage(receipt: Receipt) -> PublishedUsage | None:
+    usage = receipt.usage
+    if usage is None:
+        return None
+    return PublishedUsage(usage.input, usage.output, usage.cached, receipt.estimated or msgspec.UNSET)
 
 
 def _disposition(number: int) -> Disposition:

@@ -75,6 +75,8 @@ class Receipt(msgspec.Struct, frozen=True, array_like=True, gc=False):
     edited: tuple[tuple[str, bytes, bytes], ...] = ()
     """What operators changed of messages that waited: message id, digest of what it said before, of what it says now;
     in the order of the inputs that decided so."""
+    estimated: int = 0
+    """How many of the tokens in `usage` are an estimate: no provider says what a completion took that was cut short."""
 
     @property
     def dispatched(self) -> tuple[str, ...]:

@@ -25,6 +25,7 @@ class Asked(msgspec.Struct):
     shown: int = 0
     attempt: int = 0
     usage: Usage | None = None
+    estimated: int = 0
     tools: bytes = b""
 
 
@@ -82,6 +83,7 @@ def seal(
             authority,
             provenance,
             edited,
+            asked.estimated,
         )
     )
     head.receipts = sha256(receipt)

@@ -19,6 +19,7 @@ from hibernaut.messages.items import (
     UserItem,
 )
 from hibernaut.messages.parts import Content, Excerpt, Image, Part, Text
+from hibernaut.messages.stream import CallDelta, CallStarted, ReasoningBlock, StreamPiece, TextDelta, ThinkingDelta
 from hibernaut.messages.text import excerpt
 from hibernaut.messages.tools import ToolSpec
 
@@ -47,7 +48,11 @@ IN_HISTORY = "kept in this thread's history, which you cannot open"
 
 def text_tokens(text: str) -> int:
     """Estimate a text."""
-    return (len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))) // BYTES_PER_TOKEN
+    return _utf8_size(text) // BYTES_PER_TOKEN
+
+
+def _utf8_size(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
 def content_tokens(content: Content) -> int:
@@ -76,6 +81,25 @@ def item_tokens(item: Item) -> int:
 def items_tokens(items: Iterable[Item]) -> int:
     """Estimate several items."""
     return sum(map(item_tokens, items))
+
+
+def said_tokens(pieces: Iterable[StreamPiece]) -> int:
+    """Estimate what a model has said so far: what it thought, its texts and its calls."""
+    size = thought = 0
+    for piece in pieces:
+        if isinstance(piece, TextDelta):
+            size += _utf8_size(piece.text)
+        elif isinstance(piece, ThinkingDelta):
+            thought += _utf8_size(piece.text)
+        elif isinstance(piece, ReasoningBlock):
+            # Where nothing of it was shown, as large as it is sealed.
+            size += thought or max(_utf8_size(piece.text), len(piece.data))
+            thought = 0
+        elif isinstance(piece, CallStarted):
+            size += _utf8_size(piece.name)
+        elif isinstance(piece, CallDelta):
+            size += _utf8_size(piece.arguments)
+    return -(-(size + thought) // BYTES_PER_TOKEN)
 
 
 def frame_tokens(instructions: str, tools: Sequence[ToolSpec]) -> int:

@@ -73,10 +73,14 @@ class TurnDiscarded(AgentEvent, frozen=True, kw_only=True):
 
 
 class CompletionFinished(AgentEvent, frozen=True, kw_only=True):
-    """The turn is complete and stored. `interrupted`: the user cut it short."""
+    """The turn is complete and stored. `interrupted`: the user cut it short.
+
+    `estimated`: so many of the tokens are an estimate, since no provider says what such a completion took.
+    """
 
     usage: Usage = Usage()
     interrupted: bool = False
+    estimated: int = 0
 
 
 class ToolProgress(AgentEvent, frozen=True, kw_only=True):

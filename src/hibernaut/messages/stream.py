@@ -53,6 +53,15 @@ class CallEnded(_Piece, frozen=True):
     data: bytes = b""
 
 
+class Counted(_Piece, frozen=True):
+    """What the provider has counted so far. The last one counts, and only if no `Finish` follows."""
+
+    usage: Usage
+    """Without an `input` it says nothing of the prompt."""
+    written: int = 0
+    """As in `Finish`."""
+
+
 StopReason = Literal["end", "length", "refused"]
 
 
@@ -65,4 +74,4 @@ class Finish(_Piece, frozen=True):
     """Tokens of the prompt that the provider has put into its cache, where that costs more."""
 
 
-StreamPiece = TextDelta | ThinkingDelta | ReasoningBlock | CallStarted | CallDelta | CallEnded | Finish
+StreamPiece = TextDelta | ThinkingDelta | ReasoningBlock | CallStarted | CallDelta | CallEnded | Counted | Finish

@@ -8,7 +8,9 @@ import pytest
 
 from hibernaut import AgentSystem, ScriptedModel, tool
 from hibernaut.handle import ThreadHandle
+from hibernaut.messages.events import Usage
 from hibernaut.messages.items import ReasoningItem
+from hibernaut.messages.stream import Counted
 from hibernaut.models.errors import ConnectionLost, Overloaded, RateLimited
 from hibernaut.models.protocol import Model
 from hibernaut.models.scripted import call, drop, fail, say, stall, think, turn
@@ -150,7 +152,8 @@ def test_c51_what_broke_off_is_tried_again_and_leaves_nothing_behind() -> None:
 
 def test_a_user_who_speaks_in_between_is_heard_and_the_provider_stops() -> None:
     async def scenario() -> None:
-        script: list[Played] = [stall("I was about "), "Yes?"]
+        begins = turn(Counted(Usage(1_000, 1, 400)), stall("I was about "))
+        script: list[Played] = [begins, turn("Yes?", usage=Usage(1_010, 2))]
         async with talking(script) as (claude, fake), AgentSystem(model=claude) as system:
             agent = await system.launch("Be kind.", message="tell me a story")
             async for event in agent.events():
@@ -159,7 +162,8 @@ def test_a_user_who_speaks_in_between_is_heard_and_the_provider_stops() -> None:
             await agent.send("stop")
             await until_told(agent, "says: Yes?")
             await fake.left.wait()
-            told = await story(agent)
+            told, state = await story(agent), await agent.state()
+        assert (state.usage, state.estimated) == (Usage(2_010, 3 + 2, 400), 2), "three tokens, one of which was told"
         assert told == ["user: tell me a story", "says: I was about  [interrupted]", "user: stop", "says: Yes?"]
         assert fake.refused == []
 

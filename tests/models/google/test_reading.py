@@ -4,14 +4,17 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import pytest
 
 from hibernaut.errors import ModelError
 from hibernaut.kernel.turn import Turn, TurnBuffer, TurnCall, TurnText
 from hibernaut.messages.events import Usage
 from hibernaut.messages.items import UserItem
-from hibernaut.messages.stream import Finish, ReasoningBlock, StreamPiece, TextDelta, ThinkingDelta
+from hibernaut.messages.stream import Counted, Finish, ReasoningBlock, StreamPiece, TextDelta, ThinkingDelta
+from hibernaut.models.dialect import Frame
 from hibernaut.models.errors import ConnectionLost, InvalidRequest, Overloaded, RateLimited, Refused
+from hibernaut.models.google.dialect import GeminiDialect
 from hibernaut.models.google.rules import VERTEX
 from hibernaut.models.google.writing import call_data
 from hibernaut.models.protocol import Model
@@ -114,6 +117,17 @@ def test_counts_that_come_after_the_end_count() -> None:
     late = {"usageMetadata": {"promptTokenCount": 5, "candidatesTokenCount": 2}}
     assert read(parts({"text": "Hi."}, reason="STOP"), late)[-1] == Finish("end", Usage(5, 2))
     assert read(parts({"text": "Hi."}, reason="STOP"))[-1] == Finish("end", Usage())
+
+
+def test_what_is_counted_on_the_way_is_told_also_of_what_is_refused() -> None:
+    running = {**parts({"text": "Hi."}), "usageMetadata": {"promptTokenCount": 5, "thoughtsTokenCount": 2}}
+    assert read(running) == [Counted(Usage(5, 2)), TextDelta("Hi.")]
+    reader = GeminiDialect().reader()
+    refused = {**parts(reason="SAFETY"), "usageMetadata": {"promptTokenCount": 5}}
+    found = iter(reader.feed(Frame("message", msgspec.json.encode(refused).decode())))
+    assert next(found) == Counted(Usage(5))
+    with pytest.raises(Refused):
+        next(found)
 
 
 def test_a_stream_without_a_reason_has_no_end() -> None:

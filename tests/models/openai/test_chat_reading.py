@@ -7,7 +7,7 @@ import pytest
 from hibernaut.errors import ModelError
 from hibernaut.kernel.turn import TurnCall, TurnText
 from hibernaut.messages.events import Usage
-from hibernaut.messages.stream import Finish, ReasoningBlock, StreamPiece, TextDelta, ThinkingDelta
+from hibernaut.messages.stream import Counted, Finish, ReasoningBlock, StreamPiece, TextDelta, ThinkingDelta
 from hibernaut.models.errors import ConnectionLost, ContextOverflow, InvalidRequest, Overloaded, RateLimited
 from hibernaut.models.openai.chat_reading import ChatReader
 from hibernaut.models.openai.rules import tool_names
@@ -110,6 +110,18 @@ COUNTED = {"prompt_tokens": 12, "completion_tokens": 3, "prompt_tokens_details":
 )
 def test_usage_is_found_wherever_it_is(events: list[Any], usage: Usage) -> None:
     assert reading(*events)[-1] == Finish("end", usage)
+
+
+def test_what_a_server_counts_as_it_goes_is_told_until_the_end_is_known() -> None:
+    first = chunk(content="a") | {"usage": {"prompt_tokens": 12, "completion_tokens": 1}}
+    second = chunk(content="b") | {"usage": {"prompt_tokens": 12, "completion_tokens": 2}}
+    assert reading(first, second, chunk("stop") | {"usage": COUNTED}, DONE) == [
+        TextDelta("a"),
+        Counted(Usage(12, 1)),
+        TextDelta("b"),
+        Counted(Usage(12, 2)),
+        Finish("end", Usage(12, 3, 4)),
+    ]
 
 
 def test_a_turn_ends_with_its_usage_even_if_the_server_holds_the_connection() -> None:

@@ -15,6 +15,7 @@ from hibernaut.engine.answering import questions_of
 from hibernaut.kernel.head import decode_head
 from hibernaut.messages.inputs import Delivered, Timer
 from hibernaut.messages.text import shorten
+from hibernaut.state import ThreadState
 from hibernaut.stores.protocol import EffectRow
 
 
@@ -81,8 +82,8 @@ async def _show(setting: Setting, given: str, *, as_json: bool) -> None:
         ("Awaited", f"by programs, the answer to {', '.join(state.awaited)}" if state.awaited else ""),
         ("Refused", f"{state.refused:,} inputs that were about nothing it has" if state.refused else ""),
         ("Bytes", ", ".join(f"{what} {size:,}" for what, size in sizes.items())),
-        ("Tokens", f"{state.usage.input:,} in ({state.usage.cached:,} cached), {state.usage.output:,} out"),
-        ("Cost", at_least(state.cost, state.unpriced) if state.cost else ""),
+        ("Tokens", _tokens(state)),
+        ("Cost", at_least(state.cost, state.unpriced, state.estimated) if state.cost else ""),
     ]
     for name, value in facts:
         if value:
@@ -100,6 +101,11 @@ async def _show(setting: Setting, given: str, *, as_json: bool) -> None:
     for letter in timers:
         timer = _timer_record(letter)
         say(f"{'Timer':<9}{timer['purpose']} at {moment(timer['due'])} ({ago(timer['due'], now)}) {timer['call_id']}")
+
+
+def _tokens(state: ThreadState) -> str:
+    told = f"{state.usage.input:,} in ({state.usage.cached:,} cached), {state.usage.output:,} out"
+    return f"{told}; {state.estimated:,} of them estimated" if state.estimated else told
 
 
 def _call_state(state: str, call_id: str, effects: list[EffectRow]) -> str:

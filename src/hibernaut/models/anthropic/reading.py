@@ -11,6 +11,7 @@ from hibernaut.messages.stream import (
     CallDelta,
     CallEnded,
     CallStarted,
+    Counted,
     Finish,
     ReasoningBlock,
     StopReason,
@@ -121,6 +122,7 @@ class AnthropicReader:
         match event.type or frame.kind:
             case "message_start" if event.message is not None:
                 self._count(event.message.usage)
+                return self._begun()
             case "content_block_start" if event.content_block is not None:
                 return self._begin(event.index, event.content_block)
             case "content_block_delta" if event.delta is not None:
@@ -145,6 +147,11 @@ class AnthropicReader:
         self._finished = True
         ended = self._release() if self._reason == "end" else ()
         return (*ended, Finish(self._reason, self._counted(), self._usage.cache_creation_input_tokens or 0))
+
+    def _begun(self) -> Iterator[StreamPiece]:
+        counted = self._counted()
+        if counted.input:
+            yield Counted(counted, self._usage.cache_creation_input_tokens or 0)
 
     def _begin(self, index: int, block: _Block) -> Iterator[StreamPiece]:
         yield from self._release()

@@ -11,6 +11,7 @@ from hibernaut.messages.stream import (
     CallDelta,
     CallEnded,
     CallStarted,
+    Counted,
     Finish,
     ReasoningBlock,
     StopReason,
@@ -114,6 +115,7 @@ class GeminiReader:
             raise failure_in(self._dialect, event.error)
         if event.usage_metadata is not None:
             self._usage = event.usage_metadata.counted()
+            yield Counted(self._usage)  # first of all, since what follows may be a refusal or a failure
         if event.prompt_feedback is not None and event.prompt_feedback.block_reason:
             feedback = event.prompt_feedback
             raise Refused(_words(self._dialect, "the prompt", feedback.block_reason, feedback.block_reason_message))

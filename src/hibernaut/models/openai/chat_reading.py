@@ -7,7 +7,15 @@ import msgspec
 
 from hibernaut.codec import to_json
 from hibernaut.messages.events import Usage
-from hibernaut.messages.stream import Finish, ReasoningBlock, StopReason, StreamPiece, TextDelta, ThinkingDelta
+from hibernaut.messages.stream import (
+    Counted,
+    Finish,
+    ReasoningBlock,
+    StopReason,
+    StreamPiece,
+    TextDelta,
+    ThinkingDelta,
+)
 from hibernaut.models.dialect import Frame
 from hibernaut.models.json_text import read_json
 from hibernaut.models.openai.chat_calls import Calls
@@ -109,8 +117,11 @@ class ChatReader:
         for choice in chunk.choices or ():
             if not choice.index:
                 yield from self._of_choice(choice)
-        if isinstance(usage, Mapping) and self._reason is not None:
-            yield from self.end()  # nothing more is owed, and not every server ends its stream
+        if isinstance(usage, Mapping):
+            if self._reason is None:
+                yield Counted(self._usage, self._cached_anew)
+            else:
+                yield from self.end()  # nothing more is owed, and not every server ends its stream
 
     def _of_choice(self, choice: _Choice) -> Iterator[StreamPiece]:
         if choice.error:

@@ -13,6 +13,7 @@ from hibernaut.messages.stream import (
     CallDelta,
     CallEnded,
     CallStarted,
+    Counted,
     Finish,
     ReasoningBlock,
     StreamPiece,
@@ -238,7 +239,7 @@ class AnthropicEncoder:
         """Return the events that say this."""
         if not self._begun:
             self._begun = True
-            yield self._start()
+            yield self._start(piece.usage if isinstance(piece, Counted) else Usage(0, 1))
             yield _event("ping", {})
         match piece:
             case TextDelta(text=text):
@@ -257,6 +258,8 @@ class AnthropicEncoder:
                 yield self._end_call(index)
             case Finish(reason=reason, usage=usage):
                 yield from self._finish(reason, usage)
+            case Counted():
+                pass  # the API counts at the beginning and at the end
 
     def failed(self, error: ModelError) -> bytes | None:
         """Return the event that says that the completion failed in the middle; None: the connection ends."""
@@ -264,7 +267,7 @@ class AnthropicEncoder:
             return None
         return _event("error", {"error": {"type": _named(error)[1], "message": str(error)}})
 
-    def _start(self) -> bytes:
+    def _start(self, usage: Usage) -> bytes:
         message = {
             "id": "msg_fake",
             "type": "message",
@@ -273,7 +276,7 @@ class AnthropicEncoder:
             "content": [],
             "stop_reason": None,
             "stop_sequence": None,
-            "usage": {"input_tokens": 0, "output_tokens": 1, "service_tier": "standard"},
+            "usage": {**_counts(usage), "service_tier": "standard"},
         }
         return _event("message_start", {"message": message})
 
@@ -337,15 +340,18 @@ class AnthropicEncoder:
             yield self._end_call(index)  # also of a call that the limit cuts off
         stop = STOPS.get(reason) or self._stop_reason or ("tool_use" if self._called else "end_turn")
         details = {"type": "refusal", "category": None, "explanation": None} if stop == "refusal" else None
-        counts = {
-            "input_tokens": usage.input - usage.cached,
-            "cache_creation_input_tokens": 0,
-            "cache_read_input_tokens": usage.cached,
-            "output_tokens": usage.output,
-        }
         delta = {"stop_reason": stop, "stop_sequence": None, "stop_details": details}
-        yield _event("message_delta", {"delta": delta, "usage": counts})
+        yield _event("message_delta", {"delta": delta, "usage": _counts(usage)})
         yield _event("message_stop", {})
+
+
+def _counts(usage: Usage) -> dict[str, int]:
+    return {
+        "input_tokens": usage.input - usage.cached,
+        "cache_creation_input_tokens": 0,
+        "cache_read_input_tokens": usage.cached,
+        "output_tokens": usage.output,
+    }
 
 
 def _thought(text: str, signature: str) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from hibernaut.messages.stream import (
     CallDelta,
     CallEnded,
     CallStarted,
+    Counted,
     Finish,
     ReasoningBlock,
     StreamPiece,
@@ -151,6 +152,8 @@ class _Encoder:
             self._calls[piece.index][1].append(piece.arguments)
         elif isinstance(piece, CallEnded):
             yield self._call(*self._calls.pop(piece.index), piece.data)
+        elif isinstance(piece, Counted):
+            yield self._event({"text": ""}, usage=piece.usage)
         elif isinstance(piece, Finish):
             yield self._finished(piece)
 
@@ -184,6 +187,7 @@ class _Encoder:
         event: dict[str, Any] = {"candidates": [candidate], "modelVersion": self._model, "responseId": "r1"}
         if reason:
             candidate["finishReason"] = reason
+        if reason or usage is not None:
             event["usageMetadata"] = self._counted(usage or Usage())
         return _sse(event)
 

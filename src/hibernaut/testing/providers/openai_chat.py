@@ -12,6 +12,7 @@ from hibernaut.messages.stream import (
     CallDelta,
     CallEnded,
     CallStarted,
+    Counted,
     Finish,
     ReasoningBlock,
     StreamPiece,
@@ -364,6 +365,8 @@ class ChatEncoder:
         self._calls: dict[int, tuple[CallStarted, list[str]]] = {}
         self._open: list[int] = []
         self._begun = False
+        self._running = Usage(1, 1)
+        """What servers say that count as they go."""
 
     def feed(self, piece: StreamPiece) -> Iterable[bytes]:
         """Return the chunks that say this."""
@@ -390,6 +393,8 @@ class ChatEncoder:
                 yield self._call(piece.index, piece.arguments, first=False)
         elif isinstance(piece, CallEnded):
             yield from self._end_call(piece.index)
+        elif isinstance(piece, Counted):
+            self._running = piece.usage
         else:
             yield from self._finish(piece)
 
@@ -465,7 +470,7 @@ class ChatEncoder:
         if self._manner.nulls:
             delta = {"content": None, "refusal": None, "tool_calls": None, **delta}
         if self._manner.usage == "every" and not more:
-            more = {"usage": _counted(Usage(1, 1))}
+            more = {"usage": _counted(self._running)}
         choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": reason}
         return _data(self._head() | {"choices": [choice], **more})
 

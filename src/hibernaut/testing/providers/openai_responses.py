@@ -308,7 +308,7 @@ class ResponsesEncoder:
             yield self._event(kind, item_id=self._id(place), output_index=place, delta=piece.arguments)
         elif isinstance(piece, CallEnded):
             yield from self._end_call(self._calls.pop(piece.index), "completed")
-        else:
+        elif isinstance(piece, Finish):
             yield from self._finish(piece)
 
     def failed(self, error: ModelError) -> bytes | None:
