@@ -147,7 +147,7 @@ TOOLS: dict[str, tuple[HttpModel, Any, FakeWire, dict[str, str]]] = {
     "a form with many members that may be missing": (claude(), Many, AnthropicWire(anthropic.KEY), anthropic.HEADERS),
     "the same on bedrock": (converse.offline(), Many, ConverseWire(), converse.BEARER),
     "claude, told not to": (claude(forms=False), Build, AnthropicWire(anthropic.KEY), anthropic.HEADERS),
-    "an older gpt": (responses("gpt-4-turbo"), Build, ResponsesWire(reasons=False), {}),
+    "an older gpt": (responses("gpt-4-turbo"), Build, ResponsesWire(), {}),
     "a member that may be missing": (responses(), Note, ResponsesWire(), {}),
     "a local server": (openai.chat("ollama", "qwen3"), Build, ChatWire("ollama"), {}),
     "an older gemini": (gemini.offline(model_id=gemini.OLDER), Build, GeminiWire(), gemini.HEADERS),

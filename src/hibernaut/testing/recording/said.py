@@ -16,6 +16,7 @@ from hibernaut.messages.stream import (
     CallDelta,
     CallEnded,
     CallStarted,
+    Counted,
     Finish,
     ReasoningBlock,
     StopReason,
@@ -153,7 +154,7 @@ def _wholes(pieces: Iterable[StreamPiece]) -> list[_Whole | ReasoningBlock | Fin
         elif isinstance(piece, CallEnded):
             if piece.index in calls:
                 calls.pop(piece.index).complete = True
-        else:
+        elif not isinstance(piece, Counted):  # the end of a complete turn says it all
             found.append(piece)
     return found
 
