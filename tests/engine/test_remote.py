@@ -6,6 +6,7 @@ from hibernaut.kernel.limits import ThreadOptions
 from hibernaut.messages.events import ToolCall, ViewChanged
 from hibernaut.models.protocol import ModelRequest
 from hibernaut.models.scripted import ScriptedModel, ScriptedTurn, call, say, turn
+from hibernaut.rap.limits import LONGEST_NAME
 from hibernaut.rap.manifest import RemoteTool, Toolset
 from hibernaut.rap.requests import CancelToolCall, CloseThread, Invocation, Selected
 from hibernaut.stores.protocol import Outcome
@@ -35,6 +36,22 @@ def test_a_call_is_posted_and_its_answer_wakes_the_thread() -> None:
             await it.wait_idle()
             assert (await story(agent))[-3:] == ['calls: build {"commit":"abc"}', "result: passed", "says: It builds."]
             assert await there.store.read_effects() == []
+
+    run(scenario)
+
+
+def test_a_tool_is_called_by_its_whole_name_however_long_that_may_be() -> None:
+    long = "a" * LONGEST_NAME
+    there = far(Toolset("ci", "http://ci.test/rap/call", (RemoteTool(long, "Build.", SCHEMA),)))
+
+    async def scenario() -> None:
+        async with agents(there, [call(long), say("It builds.")]) as it:
+            agent = await it.launch(message="Build")
+            await it.wait_idle()
+            assert there.call.operation == long
+            await there.answer("passed")
+            await it.wait_idle()
+            assert (await story(agent))[-3:] == [f"calls: {long} {{}}", "result: passed", "says: It builds."]
 
     run(scenario)
 

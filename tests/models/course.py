@@ -35,7 +35,7 @@ from hibernaut.testing.providers.server import FakeProvider
 from tests.engine.far import PUBLIC
 from tests.engine.scenario import MINUTE, SECOND, settle, system
 from tests.models.doors import DOORS, Door, Street, street
-from tests.models.outside import SUBSCRIPTIONS, Outside, RememberingStore, some_content, something_to_say
+from tests.models.outside import SHOP, SUBSCRIPTIONS, Outside, RememberingStore, some_content, something_to_say
 from tests.models.switchboard import Bill, Switchboard
 
 ROOT: Final = "root"
@@ -259,6 +259,7 @@ class Course:
             raise self._board.faults[0]
         for fake in self._fakes:
             assert fake.refused == [], fake.refused[0].body
+        assert {call.operation for call in self._outside.servers.calls} <= {one.name for one in SHOP.tools}
         for name in self._threads:
             await self._check_thread(name)
 

@@ -41,7 +41,8 @@ from tests.models.words import some_text
 LONGEST_PROMPT: Final = 90
 """Items from which on a model does no more than answer."""
 
-LONG_NAME: Final = "a_tool_whose_name_is_as_long_as_any_of_them_may_be_" + "x" * 13
+LONG_NAME: Final = "a-tool-whose-name-is-as-long-as-that-of-a-tool-of-a-server-may-be_" + "x" * 62
+"""128 characters."""
 
 TURNS: Final = {
     "answer": 24,
@@ -80,14 +81,25 @@ class Speaker:
         chance: where chance comes from.
         door: whose model it is.
         name: of the completion, so that what it thinks can be told from all other thoughts.
+        told: how a tool is called on the wire.
         calm: whether it brings all to an end.
         pauses: whether it may stand still in the middle.
     """
 
-    def __init__(self, chance: Random, door: Door, name: str, *, calm: bool = False, pauses: bool = True) -> None:
+    def __init__(
+        self,
+        chance: Random,
+        door: Door,
+        name: str,
+        told: Callable[[str], str],
+        *,
+        calm: bool = False,
+        pauses: bool = True,
+    ) -> None:
         self._chance = chance
         self._door = door
         self._name = name
+        self._told = told
         self._calm = calm
         self._pauses = pauses
         self._thoughts = 0
@@ -193,7 +205,7 @@ class Speaker:
         )
         text = to_json(arguments)
         signed = chance.choice([b"", b"", f"call {self._name} of {self._door.provider}".encode()])
-        return call_raw(name, text, provider_id=chance.choice(PROVIDER_IDS), data=signed)
+        return call_raw(self._told(name), text, provider_id=chance.choice(PROVIDER_IDS), data=signed)
 
     def _matters_of_family(self, facts: Facts) -> list[tuple[str, dict[str, object]]]:
         above = list(facts.stack) if len(facts.stack) > 1 else []

@@ -113,7 +113,9 @@ class Switchboard:
         chance = Random(f"{self._setting} {name}")
         try:
             body = await self.watch.check(self.doors, door, chance.choice([*DOORS.values()]), request)
-            said, gate = await self._says(Speaker(chance, door, name, calm=self.calm, pauses=self._pauses), request)
+            told = model._dialect._names.on_wire  # type: ignore[attr-defined]  # all of our dialects have names
+            speaker = Speaker(chance, door, name, told, calm=self.calm, pauses=self._pauses)
+            said, gate = await self._says(speaker, request)
         except Exception as error:
             self.faults.append(error)
             raise

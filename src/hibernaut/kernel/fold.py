@@ -85,8 +85,8 @@ class CallJudge(Protocol):
         ...
 
 
-LONGEST_NAME = 64
-"""Characters of a tool's name that are stored; a longer one is made up by the model."""
+LONGEST_NAME = 128
+"""Characters of a tool's name that are stored: no tool has a longer one, so that it is made up by the model."""
 
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
 

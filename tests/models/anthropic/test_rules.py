@@ -6,12 +6,14 @@ import msgspec
 import pytest
 
 from hibernaut.messages.items import CallItem, ReasoningItem, ResultItem, TextItem, UserItem
+from hibernaut.messages.stream import CallStarted
 from hibernaut.messages.tools import ToolSpec
-from hibernaut.models.anthropic.rules import UNKNOWN, Traits, output_of, schema_of, shown_name, thinking_of, traits_of
+from hibernaut.models.anthropic.rules import UNKNOWN, Traits, output_of, schema_of, thinking_of, traits_of
+from hibernaut.models.dialect import Frame
 from hibernaut.models.errors import InvalidRequest
 from hibernaut.models.protocol import ModelInfo
 from hibernaut.testing.providers.anthropic import AnthropicWire
-from tests.models.anthropic.setting import BOUND, BUDGET, HEADERS, MODELS, about, model_at, own_reasoning
+from tests.models.anthropic.setting import BOUND, BUDGET, HEADERS, KEY, MODELS, about, model_at, own_reasoning
 from tests.models.histories import posted, request, verdict
 
 HELLO = UserItem("hello")
@@ -135,16 +137,18 @@ def test_thinking_is_kept_back_where_a_model_that_checks_it_does_not_think() -> 
 # Tools
 
 
-@pytest.mark.parametrize("name", ["fs.read", "größe", "x" * 65, ""])
-def test_a_tool_whose_name_the_api_does_not_take_is_refused_before_it_is_sent(name: str) -> None:
-    with pytest.raises(InvalidRequest, match="a tool cannot be called"):
-        sent(tools=[ToolSpec(name, "", "{}")])
-
-
-def test_calls_of_long_ago_are_shown_under_names_that_are_taken() -> None:
-    assert shown_name("receive_event__injected") == "receive_event__injected"
-    assert shown_name("fs.read/größe") == "fs_read_gr__e"
-    assert shown_name("y" * 200) == "y" * 64
+@pytest.mark.parametrize("name", ["fs.read/größe", "x" * 128])
+def test_a_tool_whose_name_the_api_does_not_take_is_told_as_another_one_and_known_again(name: str) -> None:
+    model = model_at()
+    tools = [ToolSpec(name, "", "{}")]
+    asked = request(HELLO, CallItem("c", name, "{}"), ResultItem("c", "x"), tools=tools)
+    body = msgspec.json.decode(model.sent(asked).body)
+    told = body["tools"][0]["name"]
+    assert verdict(AnthropicWire(KEY), model, asked, HEADERS) is None
+    assert body["messages"][1]["content"][0]["name"] == told != name
+    begun = {"type": "content_block_start", "content_block": {"type": "tool_use", "id": "t", "name": told}}
+    frame = Frame("", msgspec.json.encode(begun).decode())
+    assert [*model._dialect.reader().feed(frame)] == [CallStarted(0, name, "t")]
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from hibernaut.messages.items import CallItem, Item, ReasoningItem, ResultItem, 
 from hibernaut.messages.parts import Excerpt, Image, Text
 from hibernaut.models.anthropic.dialect import AnthropicDialect
 from hibernaut.models.anthropic.platforms import Platform
-from hibernaut.models.anthropic.writing import FAILED, MessageWriter
+from hibernaut.models.anthropic.writing import FAILED
 from hibernaut.models.pictures import PictureLimits
 from hibernaut.models.protocol import Memo
 from hibernaut.testing.model_transcripts import png
@@ -261,7 +261,7 @@ def test_a_memory_of_another_manner_is_not_used() -> None:
 
 
 def test_what_a_writer_holds_is_about_the_size_of_what_it_writes() -> None:
-    writer = MessageWriter(AnthropicDialect().writer(about(BUDGET))._manner)
+    writer = AnthropicDialect().writer(about(BUDGET))
     transcript: list[Item] = []
     for number in range(200):
         new: list[Item] = [UserItem(f"{number} " + "x" * 100), TextItem("y" * 100)]

@@ -10,9 +10,11 @@ from hibernaut.models.anthropic.failures import failure_of
 from hibernaut.models.anthropic.platforms import ANTHROPIC, Platform
 from hibernaut.models.anthropic.reading import AnthropicReader
 from hibernaut.models.anthropic.requests import Body, CacheFor, body_of, manner_of
+from hibernaut.models.anthropic.rules import LONGEST_TOOL_NAME, TOOL_NAME
 from hibernaut.models.anthropic.writing import MessageWriter
 from hibernaut.models.dialect import Refusal, Sent
 from hibernaut.models.protocol import About, ListedModel, ModelInfo, ModelRequest
+from hibernaut.models.tool_names import ToolNames
 
 
 class _Support(msgspec.Struct):
@@ -60,6 +62,7 @@ class AnthropicDialect:
         self._platform = platform
         self._name = name
         self._cache_for = cache_for
+        self._names = ToolNames(TOOL_NAME, LONGEST_TOOL_NAME)
 
     @property
     def name(self) -> str:
@@ -68,18 +71,18 @@ class AnthropicDialect:
 
     def writer(self, about: About) -> MessageWriter:
         """Return a writer for a new transcript."""
-        return MessageWriter(manner_of(self._name, self._platform, about))
+        return MessageWriter(manner_of(self._name, self._platform, about), self._names)
 
     def request(self, about: About, request: ModelRequest, writer: MessageWriter) -> Sent:
         """Return what asks for a completion."""
         manner = manner_of(self._name, self._platform, about)
-        body = body_of(self._platform, about, request, writer, manner, self._cache_for)
+        body = body_of(self._platform, about, request, writer, manner, self._names, self._cache_for)
         return self._sent(self._platform.messages, about, body)
 
     def counting(self, about: About, request: ModelRequest, writer: MessageWriter) -> Sent:
         """Return what asks how many tokens a prompt has."""
         manner = manner_of(self._name, self._platform, about)
-        body = body_of(self._platform, about, request, writer, manner, counting=True)
+        body = body_of(self._platform, about, request, writer, manner, self._names, counting=True)
         return self._sent(self._platform.counting, about, body)
 
     def counted(self, body: bytes) -> int:
@@ -88,7 +91,7 @@ class AnthropicDialect:
 
     def reader(self) -> AnthropicReader:
         """Return a reader for a new answer."""
-        return AnthropicReader(self._name)
+        return AnthropicReader(self._name, self._names)
 
     def failure(self, refusal: Refusal) -> ModelError:
         """Return what an answer means that is no stream."""

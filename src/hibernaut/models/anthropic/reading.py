@@ -23,6 +23,7 @@ from hibernaut.messages.text import join_surrogates
 from hibernaut.models.anthropic.failures import Said, failure_in_stream
 from hibernaut.models.dialect import Frame
 from hibernaut.models.json_text import read_json
+from hibernaut.models.tool_names import ToolNames
 
 DONE: Final = "[DONE]"
 """With what some servers end a stream."""
@@ -103,10 +104,12 @@ class AnthropicReader:
 
     Args:
         dialect: with what reasoning is marked.
+        names: how tools are called on the wire.
     """
 
-    def __init__(self, dialect: str) -> None:
+    def __init__(self, dialect: str, names: ToolNames) -> None:
         self._dialect = dialect
+        self._names = names
         self._open: dict[int, _Open] = {}
         self._held: list[CallEnded] = []
         self._spoke = False
@@ -159,7 +162,7 @@ class AnthropicReader:
         if block.type == "tool_use":
             self._spoke = True
             opened.given = block.input
-            yield CallStarted(index, block.name or "", block.id or "")
+            yield CallStarted(index, self._names.of(block.name or ""), block.id or "")
         elif block.type == "redacted_thinking":
             opened.signature = block.data or ""
         elif block.type == "thinking":

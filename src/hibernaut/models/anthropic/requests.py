@@ -10,7 +10,6 @@ from hibernaut.messages.tools import ToolSpec
 from hibernaut.models.anthropic.platforms import Platform
 from hibernaut.models.anthropic.rules import (
     BINDING_BETA,
-    NAME,
     NO_TOOLS,
     form_of,
     output_of,
@@ -22,6 +21,7 @@ from hibernaut.models.anthropic.rules import (
 from hibernaut.models.anthropic.writing import Manner, MessageWriter
 from hibernaut.models.errors import InvalidRequest
 from hibernaut.models.protocol import About, ModelRequest
+from hibernaut.models.tool_names import ToolNames
 
 CacheFor = Literal["", "5m", "1h"]
 
@@ -58,6 +58,7 @@ def body_of(
     request: ModelRequest,
     writer: MessageWriter,
     manner: Manner,
+    names: ToolNames,
     cache_for: CacheFor = "",
     *,
     counting: bool = False,
@@ -84,9 +85,8 @@ def body_of(
     if form:
         fields["output_config"] = {**fields.get("output_config", {}), "format": {"type": "json_schema", "schema": form}}
     members: dict[str, list[bytes]] = {}
-    tools = request.offered(held=bool(form))
-    if tools:
-        members["tools"] = [tools_json(tools, mark)]
+    if tools := request.offered(held=form is not None):
+        members["tools"] = [tools_json(tools, names, mark)]
     elif writer.calls:
         members["tools"] = [NO_TOOLS]
         fields["tool_choice"] = {"type": "none"}
@@ -117,24 +117,20 @@ def _joined(fields: Mapping[str, Any], members: Mapping[str, list[bytes]]) -> by
 
 
 @functools.lru_cache(maxsize=64)
-def tools_json(tools: tuple[ToolSpec, ...], mark: bytes) -> bytes:
+def tools_json(tools: tuple[ToolSpec, ...], names: ToolNames, mark: bytes) -> bytes:
     """Return tools as the API takes them, the last one marked for the cache.
 
     Raises:
-        InvalidRequest: one is not to be told of.
+        InvalidRequest: one has a parameter that cannot be called what it is called.
     """
-    written = [_encode(_tool(tool)) for tool in tools]
+    written = [_encode(_tool(tool, names)) for tool in tools]
     written[-1] = written[-1][:-1] + mark + b"}"
     return b"[" + b",".join(written) + b"]"
 
 
-def _tool(tool: ToolSpec) -> dict[str, Any]:
-    if not NAME.fullmatch(tool.name):
-        raise InvalidRequest(
-            f"a tool cannot be called {tool.name!r:.200}; Anthropic takes letters, digits, _ and -, up to 64 of them"
-        )
+def _tool(tool: ToolSpec, names: ToolNames) -> dict[str, Any]:
     described = {"description": tool.description} if tool.description else {}
-    return {"name": tool.name, **described, "input_schema": schema_of(tool.name, tool.parameters)}
+    return {"name": names.on_wire(tool.name), **described, "input_schema": schema_of(tool.name, tool.parameters)}
 
 
 @functools.lru_cache(maxsize=64)

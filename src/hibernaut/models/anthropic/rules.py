@@ -14,10 +14,8 @@ from hibernaut.models.errors import InvalidRequest
 from hibernaut.models.outputs import guaranteed
 from hibernaut.models.protocol import About, Effort, OutputSpec
 
-NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
-"""What tools are called."""
-
-NOT_IN_NAMES: Final = re.compile(r"[^A-Za-z0-9_-]")
+TOOL_NAME: Final = r"[A-Za-z0-9_-]{1,64}"
+LONGEST_TOOL_NAME: Final = 64
 
 CALL_ID: Final = r"[A-Za-z0-9_-]{1,64}"
 """Ids of calls. The API does not say how long they may be; its own have thirty characters."""
@@ -195,11 +193,6 @@ def replays(traits: Traits, effort: Effort) -> bool:
     Where a model that checks it is told not to think, it cannot be told what becomes of thinking that is out of place.
     """
     return traits.thinking != "none" and not (traits.bound and effort == "none" and traits.off != "never")
-
-
-def shown_name(name: str) -> str:
-    """Return the name under which a call of long ago is shown."""
-    return name if NAME.fullmatch(name) else NOT_IN_NAMES.sub("_", name)[:64]
 
 
 def schema_of(tool: str, parameters: str) -> dict[str, Any]:

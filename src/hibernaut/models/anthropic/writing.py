@@ -12,10 +12,11 @@ import msgspec
 from hibernaut.codec import to_json
 from hibernaut.messages.items import CallItem, Item, ReasoningItem, ResultItem, TextItem, UserItem
 from hibernaut.messages.parts import Content, Image
-from hibernaut.models.anthropic.rules import CALL_ID, shown_name
+from hibernaut.models.anthropic.rules import CALL_ID
 from hibernaut.models.call_ids import CallIds
 from hibernaut.models.messages_json import MessageList
 from hibernaut.models.pictures import Album, PictureLimits, word_for
+from hibernaut.models.tool_names import ToolNames
 
 USER = b'{"role":"user","content":['
 ASSISTANT = b'{"role":"assistant","content":['
@@ -46,10 +47,11 @@ _value = msgspec.json.Decoder()
 class MessageWriter:
     """Writes a transcript."""
 
-    __slots__ = ("_album", "_fresh", "_ids", "_manner", "_messages", "_thoughtless", "calls", "items")
+    __slots__ = ("_album", "_fresh", "_ids", "_manner", "_messages", "_names", "_thoughtless", "calls", "items")
 
-    def __init__(self, manner: Manner) -> None:
+    def __init__(self, manner: Manner, names: ToolNames) -> None:
         self._manner = manner
+        self._names = names
         self._album = Album(manner.limits)
         self._restart()
 
@@ -121,7 +123,7 @@ class MessageWriter:
             self._says(item.data, thought=True)
 
     def _call(self, call: CallItem) -> bytes:
-        head = _encode({"type": "tool_use", "id": self._ids.begin(call), "name": shown_name(call.name)})
+        head = _encode({"type": "tool_use", "id": self._ids.begin(call), "name": self._names.on_wire(call.name)})
         return b"".join((head[:-1], b',"input":', _object(call.arguments), b"}"))
 
     def _result(self, result: ResultItem) -> bytes:
