@@ -56,6 +56,7 @@ TURNS: Final = {
     "limited": 2,
     "broken": 3,
     "dropped": 2,
+    "swarm": 1,
     "too_long": 1,
     "not_taken": 1,
 }
@@ -138,6 +139,7 @@ class Speaker:
             "limited": lambda: self._chance.choice([RateLimited("slow down", 2_000), Overloaded("busy")]),
             "broken": lambda: self._ends(partial(fail, self._chance.choice(BREAKS)), request, facts),
             "dropped": lambda: self._ends(drop, request, facts),
+            "swarm": lambda: turn("All at once. ", *[call("quick") for _ in range(self._chance.choice([65, 130]))]),
             "not_taken": lambda: self._chance.choice([InvalidRequest("no"), AuthenticationFailed("who are you?")]),
             "too_long": lambda: ContextOverflow("the prompt is too long"),
         }

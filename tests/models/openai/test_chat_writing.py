@@ -73,6 +73,22 @@ def test_a_turn_of_calls_has_no_content() -> None:
     assert found[1] == {"role": "assistant", "content": None, "tool_calls": [call_of("call_a")]}
 
 
+@pytest.mark.parametrize("server", ["openai", "mistral", "deepseek"])
+def test_more_calls_than_a_message_may_have_are_several_messages_each_with_its_results(server: str) -> None:
+    calls = [CallItem(f"c{number}", "look", "{}") for number in range(300)]
+    results = [ResultItem(call.id, PNG.media_type if number else (PNG,)) for number, call in enumerate(calls)]
+    found = written(HELLO, TextItem("I look."), *calls, *results, server=server)
+    made = [message for message in found if message["role"] == "assistant" and "tool_calls" in message]
+    assert [(message["content"], len(message["tool_calls"])) for message in made] == [
+        ("I look.", 128),
+        (None, 128),
+        (None, 44),
+    ]
+    ids = [call["id"] for message in made for call in message["tool_calls"]]
+    assert [message["tool_call_id"] for message in found if message["role"] == "tool"] == ids
+    assert found[-1]["role"] == ("tool" if server == "deepseek" else "user"), "pictures follow the last of all results"
+
+
 def test_texts_are_one_text_and_images_are_parts() -> None:
     texts = (Text("a"), Excerpt("b", b"\x01" * 32, 9))
     assert written(UserItem(texts))[0]["content"] == "a\nb"

@@ -3,6 +3,8 @@
 A turn of the model is one message, whatever it consists of; what the user's side says in a row is one, too. The message
 that may still grow is kept apart, and written whole each time; those before it are never written anew.
 
+A turn with more calls than a message may have is several: each has the results of its calls before the next one.
+
 Results can only be text. Images in them go into a message of the user after the last result of the turn, each with a
 line that says which call it belongs to.
 """
@@ -18,7 +20,7 @@ from hibernaut.messages.parts import Content, Image
 from hibernaut.models.call_ids import CallIds
 from hibernaut.models.openai.bodies import joined, json_of
 from hibernaut.models.openai.pictures import shown
-from hibernaut.models.openai.rules import error_text, object_text
+from hibernaut.models.openai.rules import MOST_CALLS, error_text, object_text
 from hibernaut.models.openai.servers import Server
 from hibernaut.models.pictures import Album
 from hibernaut.models.tool_names import ToolNames
@@ -50,9 +52,11 @@ class ChatWriter:
         "_alternates",
         "_called",
         "_chunks",
+        "_due",
         "_ids",
         "_images",
         "_last",
+        "_more",
         "_names",
         "_provider",
         "_said",
@@ -81,6 +85,10 @@ class ChatWriter:
         """What the user's side has said since the model last spoke."""
         self._called: dict[str, str] = {}
         """Names of calls of the turn that have no result yet."""
+        self._due = 0
+        """How many of them the last message has made;"""
+        self._more: list[dict[str, Any]] = []
+        """the others, which have to wait for that."""
         self._images: list[str | dict[str, Any]] = []
         self.items = 0
 
@@ -131,6 +139,9 @@ class ChatWriter:
             self._said = []
 
     def _answer(self, item: ResultItem) -> None:
+        if not self._due and self._more:
+            self._make_calls({"role": "assistant", "content": None}, self._more)
+        self._due -= 1
         call_id, name = self._ids.of(item.call_id), self._called.pop(item.call_id)
         texts: list[str] = []
         number = 0
@@ -184,12 +195,17 @@ class ChatWriter:
             return
         message: dict[str, Any] = {"role": "assistant", "content": _BETWEEN.join(turn.texts) or None}
         message |= turn.thoughts
-        if turn.calls:
-            message["tool_calls"] = turn.calls
+        self._make_calls(message, turn.calls)
+        self._turn = _Turn()
+
+    def _make_calls(self, message: dict[str, Any], calls: list[dict[str, Any]]) -> None:
+        """Write a message of the model with as many calls as it may have."""
+        if calls:
+            message["tool_calls"] = calls[:MOST_CALLS]
             if self._server.owes_thinking:
                 message.setdefault(self._server.thinking, "")
+        self._due, self._more = len(calls[:MOST_CALLS]), calls[MOST_CALLS:]
         self._write("assistant", json_of(message))
-        self._turn = _Turn()
 
 
 class _Turn:

@@ -26,6 +26,9 @@ MOST_TOOLS: Final = 128
 ANSWER: Final = "answer"
 """What the form of an answer is called."""
 
+MOST_CALLS: Final = 128
+"""Calls that one message of the Chat API may have."""
+
 ENCRYPTED: Final = "reasoning.encrypted_content"
 """What `include` names, so that reasoning can be replayed to a provider that stores nothing."""
 
