@@ -37,10 +37,10 @@ from tests.engine.scenario import MINUTE, SECOND, settle, system
 from tests.models.doors import DOORS, Door, Street, street
 from tests.models.outside import SHOP, SUBSCRIPTIONS, Outside, RememberingStore, some_content, something_to_say
 from tests.models.switchboard import Bill, Switchboard
+from tests.models.words import some_text
 
-ROOT: Final = "root"
-
-INSTRUCTIONS: Final = "Be kind."
+NAMES: Final = ("root", "root", "größe 🦉 " + "x" * 150)
+"""What the root may be called."""
 
 MOST_THREADS: Final = 9
 """Above which none is forked."""
@@ -89,6 +89,8 @@ class Course:
         self._resident = chance.random() < 0.8
         """Whether an engine runs all the time; otherwise a step is taken after each event."""
         self._options = _some_options(chance)
+        self._root = chance.choice(NAMES)
+        self._instructions = chance.choice(["Be kind.", "Be kind.", "", some_text(chance)])
         self._denies = chance.random() < 0.2
         self._chunks = chance.choice([None, None, 30, 500])
         self._store = RememberingStore()
@@ -140,7 +142,7 @@ class Course:
             options=self._options,
             authority=Authority(rules=(Rule(decision="deny", tools=("quick",)),)) if self._denies else None,
             run=self._resident,
-            instructions=INSTRUCTIONS,
+            instructions=self._instructions,
             servers=self._outside.servers,
             callbacks=PUBLIC,
         )
@@ -148,7 +150,7 @@ class Course:
     async def _live(self) -> bool:
         """Let events happen in this process; return whether another one shall go on after it."""
         if not self._threads:
-            await self._system.send(ROOT, "Begin.")
+            await self._system.send(self._root, "Begin.")
             await self._rest()
         for number in self._events:
             chance = Random(number)
@@ -169,7 +171,7 @@ class Course:
     # What happens
 
     async def _happens_say(self, chance: Random) -> None:
-        await self._system.send(chance.choice([ROOT, ROOT, *self._threads]), something_to_say(chance))
+        await self._system.send(chance.choice([self._root, self._root, *self._threads]), something_to_say(chance))
 
     async def _happens_answer(self, chance: Random) -> None:
         if self._outside.tokens and chance.random() < 0.4:
@@ -285,7 +287,7 @@ class Course:
             await self._count(name)
             hot = await transcripts.at(await self._head(name))
             hot.extend([UserItem("And now?")])
-            request = ModelRequest("", INSTRUCTIONS, hot.checked(), (), name)
+            request = ModelRequest("", self._instructions, hot.checked(), (), name)
             for door in DOORS.values():
                 await self._board.watch.taken_by(self._board.doors, door, request)
 
