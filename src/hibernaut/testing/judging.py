@@ -15,6 +15,7 @@ from hibernaut.engine.dispatcher import UNKNOWN_EFFECT
 from hibernaut.engine.remote import LOST
 from hibernaut.kernel.commit import Disposition
 from hibernaut.kernel.receipt import Receipt, TurnCommit, decode_receipt
+from hibernaut.messages.events import Usage
 from hibernaut.messages.items import CallItem, EventItem, Item, NoticeItem, ResultItem, TextItem
 from hibernaut.rap.requests import AskStatus, Invocation, Request
 from hibernaut.testing.canonical import canonical
@@ -284,8 +285,16 @@ def _is_unknown(item: Item, unknown: dict[str, str]) -> bool:
 
 def _normal(seen: Seen, *, digests: bool) -> list[dict[str, object]]:
     """Return the receipts without what may differ."""
-    free = {"started", "took", "attempt", "build", "previous"} | (set() if digests else {"history"})
-    return [{key: value for key, value in asdict(receipt).items() if key not in free} for receipt in _receipts(seen)]
+    free = {"started", "took", "attempt", "build", "previous", "estimated"} | (set() if digests else {"history"})
+    return [
+        {key: value for key, value in asdict(receipt).items() if key not in free} | {"usage": _counted(receipt)}
+        for receipt in _receipts(seen)
+    ]
+
+
+def _counted(receipt: Receipt) -> Usage | None:
+    """Return what a whole completion took; of one that was cut short that is an estimate, by how far it came."""
+    return receipt.usage if receipt.turn is TurnCommit.COMPLETE else None
 
 
 _FACTS: dict[str, Callable[[Sequence[Receipt]], object]] = {
@@ -293,7 +302,7 @@ _FACTS: dict[str, Callable[[Sequence[Receipt]], object]] = {
     "calls": lambda receipts: [name for receipt in receipts for name in receipt.calls],
     "dispatched": lambda receipts: [name for receipt in receipts for name in receipt.dispatched],
     "settled": lambda receipts: sorted(name for receipt in receipts for name in receipt.settled),
-    "turns": lambda receipts: [(one.turn, one.usage) for one in receipts if one.turn is not TurnCommit.NONE],
+    "turns": lambda receipts: [(one.turn, _counted(one)) for one in receipts if one.turn is not TurnCommit.NONE],
 }
 """What receipts say together, however it is spread over them."""
 
