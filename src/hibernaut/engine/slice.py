@@ -34,7 +34,7 @@ from hibernaut.kernel.receipt import TurnCommit
 from hibernaut.kernel.seal import Asked, seal
 from hibernaut.kernel.turn import TurnBuffer
 from hibernaut.kernel.violations import begun_without_leave, works_though_stopped
-from hibernaut.messages.inputs import Command, Delivered, Event
+from hibernaut.messages.inputs import Command, Delivered, Event, Timer, ToolResult, UserText
 from hibernaut.messages.stream import Counted, StreamPiece
 from hibernaut.metrics import Metrics
 from hibernaut.models.errors import ConnectionLost, ModelDefect, Refused
@@ -144,11 +144,11 @@ class SliceRunner:
         rounds = launch.config.options.max_rounds
         for number in range(1, rounds + 1):
             started, was = self._clock.now(), head.status
-            found = await self._look_up(head, inputs) if claim.tries <= MAX_TRIES + 1 else Found()
-            draft = _give_up(head, inputs, claim.tries, launch, started, found) if claim.tries > MAX_TRIES else None
-            family = await self._family(head) if any(map(_may_spawn, inputs)) else 0
-            draft = draft or prepare(head, inputs, launch.config.options, started, family, launch.authority, found)
-            self._expect(draft)
+            draft = (
+                prepare(head, inputs, launch.config.options, started, authority=launch.authority)
+                if claim.tries <= MAX_TRIES and all(map(_is_plain, inputs))
+                else await self._prepare(head, inputs, launch, started, claim.tries)
+            )
             one = _Round(since=due)
             if draft.wants_completion or (draft.compacting and head.status == "open"):
                 await self._ask(one, draft, launch, claim.token << 8 | number, streaming)
@@ -182,6 +182,17 @@ class SliceRunner:
             inputs = await self._store.take(claim, self._clock.now())
             if draft.reauthorized:
                 launch = await self._launches.get(head)
+
+    async def _prepare(
+        self, head: Head, inputs: Sequence[Delivered], launch: Launch, started: int, tries: int
+    ) -> Draft:
+        """Fold inputs into a thread of which something must be looked up, or whose slices came to nothing."""
+        found = await self._look_up(head, inputs) if tries <= MAX_TRIES + 1 else Found()
+        draft = _give_up(head, inputs, tries, launch, started, found) if tries > MAX_TRIES else None
+        family = await self._family(head) if any(map(_may_spawn, inputs)) else 0
+        draft = draft or prepare(head, inputs, launch.config.options, started, family, launch.authority, found)
+        self._expect(draft)
+        return draft
 
     async def _look_up(self, head: Head, inputs: Sequence[Delivered]) -> Found:
         """Look up what a round needs to know of its inputs."""
@@ -501,6 +512,14 @@ def _in_form(request: ModelRequest, form: Form, info: ModelInfo) -> ModelRequest
 
 def _root_of(head: Head) -> str:
     return head.link.root if head.link else head.thread_id
+
+
+_PLAIN = frozenset({UserText, ToolResult, Timer})
+
+
+def _is_plain(delivered: Delivered) -> bool:
+    """Tell that nothing has to be looked up for an input."""
+    return delivered.message is not None and type(delivered.message.content) in _PLAIN
 
 
 def _is_event(delivered: Delivered) -> bool:

@@ -185,7 +185,19 @@ def _check_condition(number: int, test: Condition) -> None:
 class Judge:
     """An authority, made ready for use."""
 
-    __slots__ = ("_bound", "_rules", "authority", "digest", "everything", "is_open")
+    __slots__ = (
+        "_bound",
+        "_rules",
+        "authority",
+        "calls",
+        "cost",
+        "digest",
+        "everything",
+        "is_bounded",
+        "is_open",
+        "seconds",
+        "tokens",
+    )
 
     def __init__(self, authority: Authority) -> None:
         self.authority = authority
@@ -200,6 +212,17 @@ class Judge:
         own = not self._rules and authority.default == "allow"
         self.is_open: bool = own and all(other.is_open for other in self._bound)
         """Whether it allows every call, so that none has to be looked at."""
+        # Every slice asks for these.
+        self.calls: int = least(one.calls for one in self.everything)
+        """How many calls may be begun in all; 0: no bound."""
+        self.tokens: int = least(one.tokens for one in self.everything)
+        """How many tokens may be used in all; 0: no bound."""
+        self.cost: int = least(round(one.dollars * 1_000_000) for one in self.everything)
+        """How much its completions may cost in all, in millionths of a US dollar; 0: no bound."""
+        self.seconds: int = least(one.seconds for one in self.everything)
+        """How many seconds it may work in all; 0: no bound."""
+        self.is_bounded: bool = bool(self.calls or self.tokens or self.cost or self.seconds)
+        """Whether anything bounds what is spent."""
 
     def shows(self, tool: str) -> bool:
         """Tell whether the model may know of a tool."""
@@ -217,26 +240,6 @@ class Judge:
             if ready.is_about(tool, facts, arguments):
                 return Judgement(ready.rule.decision, ready.rule.reason, ready.rule)
         return Judgement(self.authority.default)
-
-    @property
-    def calls(self) -> int:
-        """How many calls may be begun in all; 0: no bound."""
-        return least(one.calls for one in self.everything)
-
-    @property
-    def tokens(self) -> int:
-        """How many tokens may be used in all; 0: no bound."""
-        return least(one.tokens for one in self.everything)
-
-    @property
-    def cost(self) -> int:
-        """How much its completions may cost in all, in millionths of a US dollar; 0: no bound."""
-        return least(round(one.dollars * 1_000_000) for one in self.everything)
-
-    @property
-    def seconds(self) -> int:
-        """How many seconds it may work in all; 0: no bound."""
-        return least(one.seconds for one in self.everything)
 
     @property
     def max_depth(self) -> int | None:

@@ -21,12 +21,6 @@ class _Budget(msgspec.Struct, frozen=True):
     used: int
 
 
-def is_bounded(draft: Draft) -> bool:
-    """Tell whether anything bounds what the thread spends, so that it has to be counted what on."""
-    authority = draft.authority
-    return bool(authority.calls or authority.tokens or authority.cost or authority.seconds)
-
-
 def grant_anew(head: Head) -> None:
     """Let a thread spend as much again."""
     head.granted = head.used
@@ -37,6 +31,8 @@ def grant_anew(head: Head) -> None:
 
 def park_if_spent(draft: Draft) -> None:
     """Park a thread that has used up what it needs to be asked for its next turn."""
+    if not draft.authority.is_bounded and not draft.options.token_budget:
+        return
     if draft.authority.cost and (unpriced := _unpriced(draft.head)):
         draft.park(
             f"what it may cost is bounded, and {unpriced:,} tokens have no known price ({_spending(draft)}); say the "

@@ -11,7 +11,7 @@ import msgspec
 from hibernaut.codec import sha256
 from hibernaut.ids import question_id
 from hibernaut.kernel.authority import Facts, Judgement
-from hibernaut.kernel.budgets import is_bounded, park_if_called_enough
+from hibernaut.kernel.budgets import park_if_called_enough
 from hibernaut.kernel.commit import Effect
 from hibernaut.kernel.draft import Draft
 from hibernaut.kernel.head import Call, Pending
@@ -133,7 +133,7 @@ def _ask(draft: Draft, call: Call, judgement: Judgement) -> bool:
 
 def _work(draft: Draft, call: Call) -> None:
     """Owe the work of a call to the outside."""
-    if is_bounded(draft):
+    if draft.authority.is_bounded:
         draft.head.begun[call.tool] = draft.head.begun.get(call.tool, 0) + 1
     draft.effects.append(
         Effect(
