@@ -16,8 +16,8 @@ SETTINGS = Settings(
     subscribe=(("watch", {"count": 10, "every": 0.1}),),
     choose=(("confirm", {}),),
     acknowledged_within=3_000,
-    called_back_within=2_000,
-    quiet=400,
+    called_back_within=4_000,
+    quiet=1_000,
 )
 
 MUSTS = {
