@@ -17,6 +17,8 @@ from functools import reduce
 from random import Random
 from typing import Final
 
+import msgspec
+
 from hibernaut.engine.transcripts import Transcripts
 from hibernaut.errors import InputRefused
 from hibernaut.handle import ThreadHandle
@@ -32,6 +34,7 @@ from hibernaut.models.protocol import ModelRequest
 from hibernaut.system import AgentSystem
 from hibernaut.testing.clock import ManualClock, SequentialIds
 from hibernaut.testing.providers.server import FakeProvider
+from hibernaut.tools.outputs import OutputType
 from tests.engine.far import PUBLIC
 from tests.engine.scenario import MINUTE, SECOND, settle, system
 from tests.models.doors import DOORS, Door, Street, street
@@ -41,6 +44,17 @@ from tests.models.words import some_text
 
 NAMES: Final = ("root", "root", "größe 🦉 " + "x" * 150)
 """What the root may be called."""
+
+
+class Build(msgspec.Struct):
+    """What a program may ask for."""
+
+    commit: str
+    tags: list[str]
+
+
+FORMS: Final = ("", OutputType(Build).schema, OutputType(dict[str, int]).schema)
+"""Of answers that programs wait for."""
 
 MOST_THREADS: Final = 9
 """Above which none is forked."""
@@ -53,6 +67,7 @@ RESTS: Final = ("idle", "resting")
 
 EVENTS: Final = {
     "say": 12,
+    "ask": 3,
     "answer": 9,
     "event": 6,
     "time": 7,
@@ -172,6 +187,12 @@ class Course:
 
     async def _happens_say(self, chance: Random) -> None:
         await self._system.send(chance.choice([self._root, self._root, *self._threads]), something_to_say(chance))
+
+    async def _happens_ask(self, chance: Random) -> None:
+        """A program asks, and leaves."""
+        name, form = chance.choice([self._root, *self._threads]), chance.choice(FORMS)
+        message, blobs = self._system.user_message(name, something_to_say(chance), None, "", None, form=form)
+        await self._system.put(message, blobs)
 
     async def _happens_answer(self, chance: Random) -> None:
         if self._outside.tokens and chance.random() < 0.4:

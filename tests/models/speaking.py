@@ -11,6 +11,7 @@ import msgspec
 from hibernaut.codec import to_json
 from hibernaut.messages.events import Usage
 from hibernaut.messages.items import CallItem
+from hibernaut.messages.tools import ANSWER_TOOL
 from hibernaut.models.errors import (
     AuthenticationFailed,
     ConnectionLost,
@@ -125,6 +126,8 @@ class Speaker:
         if self._calm or len(request.transcript) > LONGEST_PROMPT:
             return turn(*self._maybe_thought(), "It is done."), None
         kind = self._pick(TURNS)
+        if request.output is not None and self._chance.random() < 0.6:
+            return self._given(), None
         if kind == "held" and self._pauses:
             return self._held(request, facts)
         made: dict[str, Callable[[], Playable]] = {
@@ -158,6 +161,15 @@ class Speaker:
         """End anywhere."""
         parts = self._calls(request, facts)
         return how(*parts, after=self._chance.randint(0, len(turn(*parts).pieces) - 1))
+
+    def _given(self) -> ScriptedTurn:
+        """Answer a program, in the form that it wants or in another."""
+        good = to_json({"commit": "abc", "tags": ["x"]})
+        text = self._chance.choice([good, good, "I would say abc.", '{"commit":1}', "{"])
+        if self._chance.random() < 0.5:
+            return turn(*self._maybe_thought(), text)
+        made = call_raw(ANSWER_TOOL, good if self._door.only_json else text)
+        return turn(*self._maybe_thought(), made, *([call("look", path="a")] if self._chance.random() < 0.2 else []))
 
     def _answer(self) -> ScriptedTurn:
         return turn(*self._maybe_thought(), self._text(), *self._maybe_thought(), self._text())

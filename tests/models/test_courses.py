@@ -23,7 +23,16 @@ PATIENCE = 60
 """Seconds of real time after which a course that goes nowhere has failed."""
 
 TO_BE_SEEN = (
-    *("turn", "summary", "goes on", "begins like another thread", "inherited", "from a memo", "with images"),
+    *(
+        "turn",
+        "summary",
+        "in a form",
+        "goes on",
+        "begins like another thread",
+        "inherited",
+        "from a memo",
+        "with images",
+    ),
     *("pictures given way", "reasoning replayed", "switched", "switched within a turn", "interrupted", "late_result"),
     *("event", "report", "retry", "summarized", "compaction_failed", "stopped", "empty_turn", "parked", "cancelled"),
 )

@@ -49,7 +49,7 @@ class Asked(msgspec.Struct, frozen=True):
     transcript: tuple[Item, ...]
     body: bytes
     beginning: tuple[object, ...]
-    """The tools and instructions that came with it."""
+    """The tools, form and instructions that came with it."""
     thread_id: str
 
 
@@ -162,7 +162,9 @@ class Watch:
         self.seen["reasoning replayed"] += 1
 
     def _begins_as_before(self, how: str, door: Door, request: ModelRequest, body: bytes) -> None:
-        asked = Asked(tuple(request.transcript), body, (request.tools, request.instructions), request.thread_id)
+        asked = Asked(
+            tuple(request.transcript), body, (request.tools, request.output, request.instructions), request.thread_id
+        )
         before = self._asked.setdefault(how, {})
         for earlier in before.values():
             count = len(earlier.transcript)
@@ -177,6 +179,7 @@ class Watch:
         self.seen["from a memo"] += request.memo is not None
         self.seen["pictures given way"] += GIVEN_WAY in body
         self.seen[request.purpose] += 1
+        self.seen["in a form"] += request.output is not None
 
 
 def _reasoning_of(item: Item, dialect: str) -> bytes:
