@@ -4,7 +4,7 @@ import hashlib
 import hmac
 import re
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 import msgspec
@@ -73,7 +73,7 @@ class ResponsesWire:
 
     Args:
         key: what has to be shown; "" for nothing.
-        plain: ids of models that do not reason.
+        plain: a pattern of the ids of models that do not reason.
         account: whose reasoning can be read; that of others is refused.
         models: ids that are listed.
     """
@@ -84,12 +84,12 @@ class ResponsesWire:
         self,
         *,
         key: str = "",
-        plain: Container[str] = ("gpt-4.1", "gpt-4o"),
+        plain: str = r"gpt-4.*",
         account: str = "account",
         models: Iterable[str] = ("gpt-5",),
     ) -> None:
         self._key = key
-        self._plain = plain
+        self._plain = re.compile(plain)
         self._secret = account.encode()
         self._models = tuple(models)
         self._turns = 0
@@ -119,10 +119,11 @@ class ResponsesWire:
 
     def seal(self, data: bytes) -> str:
         """Return reasoning as only this account can read it."""
-        return f"gAAA{urlsafe_b64encode(data).decode()}.{self._mark(data)}"
+        return f"gAAA{urlsafe_b64encode(data).decode()}.{self.mark(data)}"
 
-    def _mark(self, data: bytes) -> str:
-        return hmac.new(self._secret, data, hashlib.sha256).hexdigest()[:16]
+    def mark(self, data: bytes, length: int = 16) -> str:
+        """Return characters that follow from data and the account alone."""
+        return hmac.new(self._secret, data, hashlib.sha256).hexdigest()[:length]
 
     def _opens(self, content: str) -> bool:
         sealed, _, mark = content.removeprefix("gAAA").partition(".")
@@ -130,7 +131,7 @@ class ResponsesWire:
             data = urlsafe_b64decode(sealed)
         except ValueError:
             return False
-        return content.startswith("gAAA") and hmac.compare_digest(mark, self._mark(data))
+        return content.startswith("gAAA") and hmac.compare_digest(mark, self.mark(data))
 
     def _check_body(self, asked: Asked) -> None:
         body = asked.body
@@ -156,11 +157,11 @@ class ResponsesWire:
             check_tools(body["tools"], nested=False)
         if not isinstance(body.get("input"), list) or not body["input"]:
             refuse("There is no input.", "input", "missing_required_parameter")
-        reasons = body["model"] not in self._plain
+        reasons = not self._plain.fullmatch(body["model"])
         _Input(self._opens, reasons, stored=body.get("store", True)).check(body["input"])
 
     def _check_reasoning(self, body: dict[str, Any]) -> None:
-        reasons = body["model"] not in self._plain
+        reasons = not self._plain.fullmatch(body["model"])
         if "reasoning.encrypted_content" in body.get("include", ()) and not reasons:
             refuse("There is no encrypted content with this model.", "include")
         reasoning = body.get("reasoning")
@@ -387,7 +388,7 @@ class ResponsesEncoder:
         self._open = len(self._output)
         self._texts = []
         prefix = {"message": "msg", "reasoning": "rs", "function_call": "fc"}[item["type"]]
-        mark = hashlib.sha256(f"{self._turn}.{self._open}".encode()).hexdigest()[:24]
+        mark = self._wire.mark(f"{self._turn}.{self._open}".encode(), 24)
         self._output.append({"id": f"{prefix}_{mark}", **item})
         yield self._event("response.output_item.added", output_index=self._open, item=self._output[self._open])
 
