@@ -18,8 +18,10 @@ def check(path: Path) -> None:
     """See whether a picture can be drawn there, before anything is measured for it.
 
     Raises:
-        ConfigurationError: the ending is another, or the extra is not installed.
+        ConfigurationError: the ending is another, there is no such folder, or the extra is not installed.
     """
+    if not path.absolute().parent.is_dir():
+        raise ConfigurationError(f"{path} cannot be drawn: there is no folder {path.parent}")
     if path.suffix not in ENDINGS:
         raise ConfigurationError(f"{path} must end in .png or .svg")
     try:

@@ -33,6 +33,11 @@ SECRETS = {
     "org-AbCdEf0123456789": "openai-organization: {}",
     "org-AbCdEf0123456788": "Your organization {} is out of quota.",
     "acme-robotics": "OpenAI-Organization: {}",
+    "org-AbCdEfGhIjKlMnOpQrStUvWx": "Your organization {} is out of quota.",
+    "npm_AbCdEf0123456789AbCdEf": "//registry/:_authToken={}",
+    "under-scored-key-4": 'api_key = "{}"',
+    "secret-of-an-app-5": "client_secret: {}",
+    "correct-horse-battery": "password={}",
     "hunter2-and-more": "postgres://app:{}@db.example/agents",
     "ghp_AbCdEf0123456789AbCdEf": "git clone with {}",
     "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.dozjgNryP4J3jVmN": "token {}",
@@ -72,13 +77,20 @@ def test_values_of_the_environment_are_taken_out_by_the_names_of_their_variables
         "SHORT_TOKEN": "abc",
         "EMPTY_SECRET": "",
         "HOME": "/home/somebody",
+        "PWD": "/home/somebody/here",
+        "DB_PASS": "value of pass",
+        "DB_PWD": "value of pwd",
+        "BASIC_AUTH": "value of auth",
+        "GITHUB_PAT": "value of pat",
+        "AUTHOR": "Ada Lovelace",
     }
     scrubber = Scrubber(["given by hand"], environment)
     text = scrubber.text(
         'correct horse, with "quotes" & more, with \\"quotes\\" & more, ?p=with%20%22quotes%22%20%26%20more, '
-        "given by hand, abc, /home/somebody"
+        "given by hand, abc, /home/somebody/here, Ada Lovelace, value of pass, value of pwd, value of auth, value of pat"
     )
-    assert text == ", ".join([SCRUBBED] * 3 + [f"?p={SCRUBBED}", SCRUBBED, "abc", "/home/somebody"])
+    stays = ["abc", "/home/somebody/here", "Ada Lovelace"]
+    assert text == ", ".join([SCRUBBED] * 3 + [f"?p={SCRUBBED}", SCRUBBED, *stays] + [SCRUBBED] * 4)
 
 
 def test_the_longer_of_two_values_is_taken_out_as_a_whole() -> None:

@@ -20,7 +20,9 @@ SHORTEST: Final = 8
 """Characters of a value that is looked for: a shorter one would be found in words."""
 
 _NAMES: Final = re.compile(
-    r"KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|COOKIE|ORGANIZATION|ORG_ID", re.IGNORECASE
+    r"KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|COOKIE|ORGANIZATION|ORG_ID"
+    r"|_PWD$|(?:^|_)(?:PASS|AUTH|PAT|PRIVATE)(?:_|$)",
+    re.IGNORECASE,
 )
 """Environment variables that hold secrets."""
 
@@ -44,7 +46,8 @@ _SHAPES: Final = tuple(
         # Headers
         rf"(?i)(AWS4-HMAC-SHA256\s+){_LINE}",
         rf"(?i)(authorization{_IS}(?:(?:{_SCHEMES})\s+)?)(?!(?:{_SCHEMES}|AWS4-HMAC-SHA256)\b){_WORD}",
-        rf"(?i)(\b(?:x-api-key|x-goog-api-key|api-key|x-amz-security-token|aws_secret_access_key){_IS}){_WORD}",
+        rf"(?i)(\b(?:x-goog-)?(?:x-)?api[-_]?key{_IS}){_WORD}",
+        rf"(?i)(\b(?:x-amz-security-token|aws_secret_access_key|client_secret|passw(?:or)?d|passphrase){_IS}){_WORD}",
         rf"(?i)(\b(?:openai-organization|openai-project|anthropic-organization-id){_IS}){_WORD}",
         rf"(?i)(\b(?:set-)?cookie{_IS}){_LINE}",
         # Addresses
@@ -56,9 +59,9 @@ _SHAPES: Final = tuple(
         r"()\b(?:sk|gsk|csk|xai|hf|pk)[-_][A-Za-z0-9_-]{16,}",
         r"()\b(?:AIza|ya29\.|ABSK|bedrock-api-key-)[A-Za-z0-9_+/=.-]{16,}",
         r"()\b(?:AKIA|ASIA)[0-9A-Z]{16}\b",
-        r"()\b(?:gh[opsur]_|github_pat_|glpat-|xox[abeprs]-)[A-Za-z0-9_-]{16,}",
+        r"()\b(?:gh[opsur]_|github_pat_|glpat-|npm_|pypi-|xox[abeprs]-)[A-Za-z0-9_-]{16,}",
         r"()\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]+",
-        r"()\b(?:org-|proj_)(?=[A-Za-z]*\d)[A-Za-z0-9]{16,}",
+        r"()\b(?:org-|proj_)(?:(?=[A-Za-z]*\d)[A-Za-z0-9]{16,}|[A-Za-z0-9]{24,})",
     )
 )
 """How secrets look, wherever they are found. What is in the first group stays."""
