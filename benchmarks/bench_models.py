@@ -3,7 +3,8 @@
 For each API: a thread with so many items makes one more turn. `hot`: its transcript was written before, and only what
 is new is written now. `cold`: all of it is written. `floor`: the same texts and pictures, encoded as one JSON array
 and nothing else. What the runtime does with the transcript before the adapter gets it is part of both. Where there are
-pictures, they are of 200 KB, lie at equal distances, and are kept beside the thread in its store.
+pictures, they are of 200 KB, lie at equal distances, and are kept beside the thread in its store. `takes` is the memory
+that a hot turn takes at its peak, the body included, in bodies; `keeps` what it leaves behind, in KB.
 
     python benchmarks/bench_models.py [--items 10 1000 10000] [--images 0 4] [--runs 20]
 """
@@ -13,6 +14,7 @@ import gc
 import itertools
 import statistics
 import time
+import tracemalloc
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, TypeVar, cast
 
@@ -135,6 +137,20 @@ def hot(model: HttpModel, items: list[Item], store: MemoryStore, runs: int) -> f
     return statistics.median(times)
 
 
+def allocated(model: HttpModel, items: list[Item], store: MemoryStore) -> tuple[float, float]:
+    """Return what a hot thread's next turn takes at its peak, in bodies, and what it leaves behind, in KB."""
+    thread = Thread(model, items, store)
+    thread.sent()
+    thread.goes_on(10**9)
+    gc.collect()
+    tracemalloc.start()
+    before = tracemalloc.get_traced_memory()[0]
+    body = len(thread.sent())
+    left, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    return (peak - before) / body, (left - before) / 1024
+
+
 def main() -> None:
     """Print the table."""
     options = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
@@ -144,7 +160,7 @@ def main() -> None:
     given = options.parse_args()
     settings = ProviderSettings(key="none", options={"region": "eu-central-1"})
     providers = Providers(Configuration(providers={"bedrock": settings}))
-    heads = f"{'hot':>10} {'cold':>10} {'floor':>10}  {'hot/floor':>9}"
+    heads = f"{'hot':>10} {'cold':>10} {'floor':>10}  {'hot/floor':>9} {'takes':>6} {'keeps':>7}"
     print(f"{'model':<12} {'items':>7} {'images':>6} {'body':>11} {heads}")
     for name in MODELS:
         model = providers.resolve(name)
@@ -157,9 +173,10 @@ def main() -> None:
             texts = [text_of(item) for item in items]
             floor = statistics.median(timed(lambda: msgspec.json.encode([texts, pictures])) for _ in range(given.runs))  # noqa: B023
             warm = hot(model, items, store, given.runs)
+            takes, keeps = allocated(model, items, store)
             print(
                 f"{name.partition(':')[0]:<12} {len(items):>7,} {images:>6} {body:>9,} B {warm:>7,.0f} µs "
-                f"{cold:>7,.0f} µs {floor:>7,.0f} µs  {warm / floor:>9.2f}"
+                f"{cold:>7,.0f} µs {floor:>7,.0f} µs  {warm / floor:>9.2f} {takes:>6.2f} {keeps:>7.1f}"
             )
 
 
