@@ -87,7 +87,8 @@ def test_values_of_the_environment_are_taken_out_by_the_names_of_their_variables
     scrubber = Scrubber(["given by hand"], environment)
     text = scrubber.text(
         'correct horse, with "quotes" & more, with \\"quotes\\" & more, ?p=with%20%22quotes%22%20%26%20more, '
-        "given by hand, abc, /home/somebody/here, Ada Lovelace, value of pass, value of pwd, value of auth, value of pat"
+        "given by hand, abc, /home/somebody/here, Ada Lovelace, "
+        "value of pass, value of pwd, value of auth, value of pat"
     )
     stays = ["abc", "/home/somebody/here", "Ada Lovelace"]
     assert text == ", ".join([SCRUBBED] * 3 + [f"?p={SCRUBBED}", SCRUBBED, *stays] + [SCRUBBED] * 4)
