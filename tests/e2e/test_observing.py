@@ -31,10 +31,10 @@ def ask(url: str, **headers: str) -> tuple[int, str, str]:
 
 
 def test_prometheus_finds_what_an_engine_counts_and_stats_what_it_has_counted(folder: Path) -> None:
-    for _ in range(2):
-        done(folder, "send", "t", "hello", "--id", "m1", *MODEL)
     with running(folder, *SERVE, "--metrics", "0") as engine:
         url = engine.read_until("metrics are at").split(" at ")[1].strip()
+        for _ in range(2):
+            done(folder, "send", "t", "hello", "--id", "m1", *MODEL)
         engine.read_until("said")
         assert url.startswith("http://127.0.0.1:")
         status, kind, text = ask(url)
