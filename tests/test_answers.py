@@ -117,6 +117,14 @@ def test_a_text_that_the_output_limit_cut_is_put_together() -> None:
     run(ScriptedModel([turn("one ", reason="length"), turn("two ", reason="length"), say("three")]), scenario)
 
 
+def test_a_text_that_is_cut_more_often_than_it_may_be_continued_is_whole_up_to_there() -> None:
+    async def scenario(system: AgentSystem, agent: ThreadHandle) -> None:
+        assert await agent.ask("Count.") == "one two three "
+
+    cut = [turn(f"{number} ", reason="length") for number in ("one", "two", "three")]
+    run(ScriptedModel(cut), scenario, options=ThreadOptions(max_continuations=2))
+
+
 def test_an_empty_turn_is_no_answer_and_is_asked_for_once_more() -> None:
     async def scenario(system: AgentSystem, agent: ThreadHandle) -> None:
         assert await agent.ask("Hello?") == "Hello."

@@ -326,8 +326,8 @@ def _continue(draft: Draft, text: str) -> None:
         head.owes = True
     elif head.continuations >= draft.options.max_continuations:
         draft.notice("truncated", f"the answer was cut by the output limit and continued {head.continuations} times")
-        head.continuations = 0
         _end(draft, text)
+        head.continuations = 0
     else:
         head.continuations += 1
         outputs.keep_beginning(draft, text)
