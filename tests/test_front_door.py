@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import pytest
 
-from hibernaut import AgentSystem, ScriptedModel, ThreadOptions, tool
+from hibernaut import AgentSystem, Deferred, ScriptedModel, ThreadOptions, ToolContext, tool
 from hibernaut.errors import ConfigurationError, MalformedInput
 from hibernaut.models.scripted import call, say
 
@@ -124,5 +124,26 @@ def test_a_defect_of_a_model_parks_its_thread_with_the_words_of_the_error() -> N
             state = await agent.wait_idle()
             assert state.status == "parked"
             assert state.reason.startswith("model_defect: ScriptExhausted: ")
+
+    asyncio.run(scenario())
+
+
+def test_whoever_waits_for_a_thread_to_be_idle_is_told_when_the_system_is_closed() -> None:
+    called = asyncio.Event()
+
+    @tool
+    async def later(context: ToolContext) -> Deferred:
+        """Be answered later."""
+        called.set()
+        return context.defer()
+
+    async def scenario() -> None:
+        async with AgentSystem(model=ScriptedModel([call("later")]), tools=[later]) as system:
+            agent = await system.launch(thread_id="t")
+            await agent.send("Hello.")
+            waiting = asyncio.create_task(agent.wait_idle())
+            await called.wait()
+        with pytest.raises(ConfigurationError, match="closed before thread t was idle"):
+            await asyncio.wait_for(waiting, 20)
 
     asyncio.run(scenario())

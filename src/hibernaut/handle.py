@@ -11,7 +11,7 @@ from hibernaut.codec import sha256
 from hibernaut.engine.answering import OpenQuestion
 from hibernaut.engine.history import inherited_items
 from hibernaut.engine.trees import tree_events
-from hibernaut.errors import NoAnswer
+from hibernaut.errors import ConfigurationError, NoAnswer
 from hibernaut.kernel.authority import Authority, Judgement
 from hibernaut.kernel.head import Head, decode_head
 from hibernaut.kernel.outputs import AGAIN
@@ -228,10 +228,16 @@ class ThreadHandle(SteersThread):
         """Return when the thread does nothing more by itself: it has answered, sleeps, or cannot go on.
 
         A thread that waits for a working call (a deferred one too) is not idle; bound the wait with `asyncio.timeout`.
+
+        Raises:
+            UnknownThread: it was deleted. ConfigurationError: the system was closed before the thread was idle.
         """
-        with self._system.feed.watch(self.thread_id) as moved:
+        feed = self._system.feed
+        with feed.watch(self.thread_id) as moved:
             while True:
                 moved.clear()
+                if feed.is_over:
+                    raise ConfigurationError(f"the system was closed before thread {self.thread_id} was idle")
                 state = await self.state()
                 if state.activity in ("idle", "resting"):
                     return state
