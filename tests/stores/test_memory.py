@@ -144,11 +144,14 @@ def _steps(work: Callable[[], Awaitable[Any]]) -> int:
 
     async def count() -> None:
         before = sys.gettrace()
+        gc.collect()
+        gc.disable()  # what others have called at a collection would be counted
         sys.settrace(trace)
         try:
             await work()
         finally:
             sys.settrace(before)
+            gc.enable()
 
     asyncio.run(count())
     return steps
@@ -232,7 +235,7 @@ def test_alarms_that_are_set_and_dropped_leave_nothing_in_the_queues() -> None:
             )
             await store.commit(claim, commit)
             dropped = (alarm.message_id,)
-        assert len(store._ready) + len(store._timers) < 100
+        assert len(store._queues) < 100
         assert await store.next_due(START) == START + 1_000
 
     asyncio.run(scenario())

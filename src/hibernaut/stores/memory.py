@@ -23,7 +23,7 @@ from hibernaut.codec import pack
 from hibernaut.errors import StaleClaim
 from hibernaut.kernel.commit import Blob, NewThread, SliceCommit
 from hibernaut.kernel.head import Status
-from hibernaut.messages.inputs import EVENT, RESULT, Delivered, InputMessage, encode_input, urgency
+from hibernaut.messages.inputs import EVENT, Delivered, InputMessage, encode_input, urgency
 from hibernaut.stores.archive import MessageRecord, ThreadRecord
 from hibernaut.stores.known import digest_of as _digest
 from hibernaut.stores.known import excluding as _without
@@ -34,13 +34,12 @@ from hibernaut.stores.memory_beside import MemoryBeside
 from hibernaut.stores.memory_engines import FROZEN, Engine
 from hibernaut.stores.memory_logs import MOST_HOT, Logs
 from hibernaut.stores.memory_moves import MemoryMoves
-from hibernaut.stores.memory_threads import Letter, Thread, Wake, delivered
+from hibernaut.stores.memory_queues import Queues
+from hibernaut.stores.memory_threads import Letter, Thread, delivered
 from hibernaut.stores.owners import certainly_gone, process_name
 from hibernaut.stores.protocol import (
-    AWAKE,
     DEAD_AFTER,
     MOST_WAITING,
-    URGENCY_PENALTY,
     Claim,
     EffectRow,
     LogRow,
@@ -51,13 +50,6 @@ from hibernaut.stores.protocol import (
     ViewRow,
 )
 from hibernaut.stores.trees import Trees
-
-_SLACK = 64
-"""Outdated entries that the queues may hold beside as many as there are current ones."""
-
-
-_Entry = tuple[int, int, Thread]
-"""Moment or rank, ticket, thread."""
 
 _Made = tuple[Thread, bytes, bytes, str, str]
 """A new thread; digest and body of its configuration; its parent; what it is a fork of."""
@@ -72,10 +64,7 @@ class MemoryStore(MemoryBeside, MemoryMoves):
 
     def __init__(self, *, compress: bool = False, hot: int = MOST_HOT) -> None:
         self._threads: dict[str, Thread] = {}
-        self._ready: list[_Entry] = []
-        self._timers: list[_Entry] = []
-        self._tickets = 0
-        self._scheduled = 0
+        self._queues = Queues()
         self._engines: dict[str, Engine] = {}
         self._effects: dict[str, EffectRow] = {}
         self._configs: dict[bytes, bytes] = {}
@@ -142,7 +131,11 @@ class MemoryStore(MemoryBeside, MemoryMoves):
     ) -> list[Claim]:
         engine = self._register(owner, now)
         self._find_silent(now)
-        chosen = self._most_urgent(now, limit, tenant) if threads is None else self._among(threads, now, limit, tenant)
+        chosen = (
+            self._queues.most_urgent(now, limit, tenant)
+            if threads is None
+            else self._among(threads, now, limit, tenant)
+        )
         return [self._grant(thread, engine, now) for thread in chosen]
 
     async def take(self, claim: Claim, now: int) -> tuple[Delivered, ...]:
@@ -274,10 +267,7 @@ class MemoryStore(MemoryBeside, MemoryMoves):
 
     async def next_due(self, now: int) -> int | None:
         self._find_silent(now)
-        self._ripen(now)
-        while self._timers and not _is_current(self._timers[0]):
-            heapq.heappop(self._timers)
-        return self._timers[0][0] if self._timers else None
+        return self._queues.next_due(now)
 
     async def read_head(self, thread_id: str) -> ThreadRow | None:
         thread = self._threads.get(thread_id)
@@ -455,7 +445,7 @@ class MemoryStore(MemoryBeside, MemoryMoves):
         if self._hints:
             self._news.append((thread.thread_id, letter.urgency))
         if thread.owner is None or thread.owner.silent:
-            self._bring_forward(thread, letter, now)
+            self._queues.bring_forward(thread, letter, now)
         return Outcome.ACCEPTED
 
     def _tell(self) -> None:
@@ -464,82 +454,14 @@ class MemoryStore(MemoryBeside, MemoryMoves):
                 hint(thread_id, level)
         self._news.clear()
 
-    # The queues: every unclaimed thread that has something to do, or will have, stands once in `_timers` or `_ready`.
-
     def _schedule(self, thread: Thread, now: int = 0) -> None:
         """Find the place of a thread in the queues anew."""
-        if thread.wake is not None:
-            self._withdraw(thread)
-        if thread.inbox is None and thread.continues is None:
-            return
-        if not (thread.owner is None or thread.owner.silent):
-            return
-        if isinstance(thread.inbox, LongInbox):
-            places = thread.inbox.first_of_each(is_open=thread.status in AWAKE)
-        else:
-            places = [(letter.due, letter.urgency) for letter in thread.inbox or () if thread.is_woken_by(letter)]
-        if thread.continues is not None:
-            places.append((thread.continues, RESULT))
-        if places:
-            self._place(thread, min(places)[0], min(due + URGENCY_PENALTY[level] for due, level in places), now)
-            if self._hints:
-                self._news.append((thread.thread_id, min(level for _, level in places)))
-
-    def _bring_forward(self, thread: Thread, letter: Letter, now: int) -> None:
-        """Find its place after one more message: no later than before."""
-        moment, rank = letter.due, letter.due + URGENCY_PENALTY[letter.urgency]
-        wake = thread.wake
-        if wake is None:
-            self._place(thread, moment, rank, now)
-        elif moment < wake.moment or rank < wake.rank:
-            self._withdraw(thread)
-            self._place(thread, min(moment, wake.moment), min(rank, wake.rank), now)
-
-    def _place(self, thread: Thread, moment: int, rank: int, now: int) -> None:
-        self._tickets += 1
-        self._scheduled += 1
-        moment = max(moment, thread.not_before)
-        thread.wake = Wake(moment, rank, self._tickets)
-        if moment <= now:
-            heapq.heappush(self._ready, (rank, self._tickets, thread))
-        else:
-            heapq.heappush(self._timers, (moment, self._tickets, thread))
-        if len(self._ready) + len(self._timers) > 2 * self._scheduled + _SLACK:
-            for queue in (self._ready, self._timers):
-                queue[:] = [entry for entry in queue if _is_current(entry)]
-                heapq.heapify(queue)
+        level = self._queues.schedule(thread, now)
+        if level is not None and self._hints:
+            self._news.append((thread.thread_id, level))
 
     def _withdraw(self, thread: Thread) -> None:
-        if thread.wake is not None:
-            thread.wake = None
-            self._scheduled -= 1
-
-    def _ripen(self, now: int) -> None:
-        """Move the threads whose moment has come among the ready ones."""
-        while self._timers and self._timers[0][0] <= now:
-            _, ticket, thread = heapq.heappop(self._timers)
-            if thread.wake is not None and thread.wake.ticket == ticket:
-                heapq.heappush(self._ready, (thread.wake.rank, ticket, thread))
-
-    def _most_urgent(self, now: int, limit: int, tenant: str | None) -> list[Thread]:
-        self._ripen(now)
-        chosen: list[Thread] = []
-        others: list[_Entry] = []
-        while self._ready and len(chosen) < limit:
-            entry = heapq.heappop(self._ready)
-            _, ticket, thread = entry
-            wake = thread.wake
-            if wake is None or wake.ticket != ticket:
-                continue
-            if wake.moment > now:  # the caller's clock is behind the one by which the thread was ready
-                heapq.heappush(self._timers, (wake.moment, ticket, thread))
-            elif tenant is not None and thread.tenant != tenant:
-                others.append(entry)
-            else:
-                chosen.append(thread)
-        for entry in others:
-            heapq.heappush(self._ready, entry)
-        return chosen
+        self._queues.withdraw(thread)
 
     def _among(self, names: Sequence[str], now: int, limit: int, tenant: str | None) -> list[Thread]:
         found = [
@@ -642,8 +564,3 @@ def _rewrite(inbox: Mapping[str, Letter], messages: Iterable[InputMessage]) -> N
     for message in messages:
         if message.message_id in inbox:
             inbox[message.message_id].message = message
-
-
-def _is_current(entry: _Entry) -> bool:
-    wake = entry[2].wake
-    return wake is not None and wake.ticket == entry[1]
