@@ -3,13 +3,17 @@
 from collections.abc import Callable, Iterable
 from typing import Any, cast
 
+from msgspec.structs import replace
+
 from hibernaut.errors import ConfigurationError, MalformedInput, ThreadClosed, TooLarge, UnknownThread
 from hibernaut.kernel.commit import Blob
+from hibernaut.messages.inputs import Event, InputMessage, ToolResult, UserText, encode_input, event_message
 from hibernaut.messages.parts import Content, Part, is_blank
 from hibernaut.messages.text import clean
 from hibernaut.models.protocol import Model, ModelSource
 from hibernaut.models.source import Models
 from hibernaut.stores.protocol import Outcome
+from hibernaut.stores.references import digests_in
 from hibernaut.tools.builtin import BUILT_IN
 from hibernaut.tools.results import fit
 from hibernaut.tools.tool import AnyTool, Tool, tool
@@ -116,3 +120,22 @@ def fitted(given: object, *, blank: bool = False) -> tuple[Content, tuple[Blob, 
     if not blank and is_blank(content):
         raise MalformedInput("the text is blank")
     return content, blobs
+
+
+def admitted(message: InputMessage) -> tuple[InputMessage, tuple[Blob, ...]]:
+    """Return a message that comes from outside, cleaned, and what is too large for it and is stored beside it.
+
+    Raises:
+        MalformedInput: it is blank, is no content, or names stored bytes instead of bringing them. TooLarge.
+    """
+    content = message.content
+    if not isinstance(content, UserText | ToolResult | Event):
+        if digests_in((encode_input(message),)):
+            raise MalformedInput(f"message {message.message_id!r} names stored bytes instead of bringing them")
+        return message, ()
+    said, blobs = fitted(content.content, blank=not isinstance(content, UserText))
+    content = replace(content, content=said)
+    if isinstance(content, Event) and content.event_id:
+        # Whatever it was sent under: the same event twice is one message.
+        return event_message(message.thread_id, content, message.sender, message.metadata), blobs
+    return replace(message, content=content), blobs

@@ -14,7 +14,7 @@ from hibernaut.auditing import AuditsThreads
 from hibernaut.clock import Clock, SystemClock
 from hibernaut.codec import to_json
 from hibernaut.deletions import KnowsDeletions
-from hibernaut.doors import check_name, cleaned_reason, fitted, models_and_default, refuse, tools_by_name
+from hibernaut.doors import admitted, check_name, cleaned_reason, models_and_default, refuse, tools_by_name
 from hibernaut.effects import HandlesEffects
 from hibernaut.engine.answering import OpenQuestion, open_questions
 from hibernaut.engine.answering import answer as answer_question
@@ -43,12 +43,9 @@ from hibernaut.messages.inputs import (
     Command,
     Drop,
     Edit,
-    Event,
     InputMessage,
     ToolResult,
     UserText,
-    encode_input,
-    event_message,
 )
 from hibernaut.messages.parts import Content
 from hibernaut.messages.published import decode_published
@@ -61,7 +58,6 @@ from hibernaut.state import ThreadState, state_of
 from hibernaut.stores.memory import MemoryStore
 from hibernaut.stores.owners import this_owner
 from hibernaut.stores.protocol import Outcome, Store
-from hibernaut.stores.references import digests_in
 from hibernaut.tools.results import outcome as outcome_of
 from hibernaut.tools.tokens import KeyRing
 from hibernaut.tools.tokens import read as read_token
@@ -464,8 +460,8 @@ class AgentSystem(AuditsThreads, HandlesEffects, MovesTrees, ForksThreads, Knows
             else decode_published(message, self._ids.new("msg"), sender="step")
             for message in messages
         ]
-        admitted = [_admitted(message) for message in batch]
-        texts = {message.thread_id for message, _ in admitted if isinstance(message.content, UserText)}
+        taken = [admitted(message) for message in batch]
+        texts = {message.thread_id for message, _ in taken if isinstance(message.content, UserText)}
         new = [self._new_thread(name, self._defaults, None) for name in sorted(texts)]
         if new:
             await self.store.create(new, [], self._clock.now())
@@ -480,8 +476,8 @@ class AgentSystem(AuditsThreads, HandlesEffects, MovesTrees, ForksThreads, Knows
             self._metrics,
             self._traces,
         )
-        blobs = [blob for _, beside in admitted for blob in beside]
-        own = [message for message, _ in admitted]
+        blobs = [blob for _, beside in taken for blob in beside]
+        own = [message for message, _ in taken]
         return await engine.step(this_owner(self._ids), own, due=due, blobs=blobs, tenant=self.tenant)
 
     async def prune(self, before: int) -> int:
@@ -525,7 +521,7 @@ class AgentSystem(AuditsThreads, HandlesEffects, MovesTrees, ForksThreads, Knows
         given = "" if metadata is None else to_json(dict(metadata))
         text = UserText(content, user) if form is None else Ask(content, user, form)
         said = InputMessage(message_id or self._ids.new("msg"), thread_id, text, "api", given)
-        return _admitted(said)
+        return admitted(said)
 
     async def put(self, message: InputMessage, blobs: Sequence[Blob] = ()) -> str:
         """Store a message for a thread of this tenant, with what it refers to. Returns the message id.
@@ -594,22 +590,3 @@ class AgentSystem(AuditsThreads, HandlesEffects, MovesTrees, ForksThreads, Knows
             raise MalformedInput("an authority comes with the command that names it; see `ThreadHandle.authorize`")
         command = replace(command, reason=cleaned_reason(command.reason))
         await self.put(InputMessage(self._ids.new("cmd"), thread_id, command, "operator"), blobs)
-
-
-def _admitted(message: InputMessage) -> tuple[InputMessage, tuple[Blob, ...]]:
-    """Return a message that comes from outside, cleaned, and what is too large for it and is stored beside it.
-
-    Raises:
-        MalformedInput: it is blank, is no content, or names stored bytes instead of bringing them. TooLarge.
-    """
-    content = message.content
-    if not isinstance(content, UserText | ToolResult | Event):
-        if digests_in((encode_input(message),)):
-            raise MalformedInput(f"message {message.message_id!r} names stored bytes instead of bringing them")
-        return message, ()
-    said, blobs = fitted(content.content, blank=not isinstance(content, UserText))
-    content = replace(content, content=said)
-    if isinstance(content, Event) and content.event_id:
-        # Whatever it was sent under: the same event twice is one message.
-        return event_message(message.thread_id, content, message.sender, message.metadata), blobs
-    return replace(message, content=content), blobs
