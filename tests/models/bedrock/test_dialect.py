@@ -9,7 +9,6 @@ import httpx2
 import msgspec
 import pytest
 
-from hibernaut import AgentSystem, tool
 from hibernaut.auth import Bearer, SigV4
 from hibernaut.errors import ConfigurationError, ModelError
 from hibernaut.messages.items import CallItem, Item, ReasoningItem, ResultItem, TextItem, UserItem
@@ -30,12 +29,13 @@ from hibernaut.models.errors import (
 from hibernaut.models.http_provider import HttpProvider
 from hibernaut.models.protocol import ListedModel, Memo, ModelInfo
 from hibernaut.models.providers import Wanted
-from hibernaut.models.scripted import call, stall, think, turn
+from hibernaut.models.scripted import stall, think, turn
 from hibernaut.testing.clock import ManualClock
 from hibernaut.testing.providers.bedrock import ACCESS_KEY, SECRET_KEY, TOKEN, ConverseWire
-from hibernaut.testing.providers.server import FakeProvider, Played
+from hibernaut.testing.providers.server import FakeProvider
 from tests.models.bedrock.converse import CLAUDE, LLAMA, THOUGHT, about, bedrock
 from tests.models.histories import request
+from tests.models.sleeping import SCRIPT, sleeps_and_goes_on
 
 HELLO = UserItem("Hello.")
 
@@ -263,33 +263,12 @@ def test_reasoning_that_is_refused_is_left_out_from_then_on_and_new_one_is_not()
     asyncio.run(scenario())
 
 
-@tool
-async def look(path: str) -> str:
-    """Look at a file."""
-    return f"{path} says hello"
-
-
 def test_a23_an_agent_works_sleeps_and_goes_on_in_another_process(tmp_path: Path) -> None:
-    script: list[Played] = [
-        turn(think("I look.", data=b"1"), "Let me look. ", call("look", path="a"), call("look", path="b")),
-        turn(think("Now I rest.", data=b"2"), call("sleep_until_event_or_input")),
-        "I slept well.",
-    ]
-    store = str(tmp_path / "agents.db")
-
     async def scenario() -> None:
-        async with FakeProvider(ConverseWire(), script) as fake:
+        async with FakeProvider(ConverseWire(), SCRIPT) as fake:
             endpoint = Endpoint("bedrock", fake.url, auth=Bearer(TOKEN))
             model = HttpProvider(endpoint, ConverseDialect()).model(about(effort="low"))
-            async with AgentSystem(model=model, tools=[look], store=store) as system:
-                agent = await system.launch(instructions="Be kind.")
-                await agent.send("Look, then sleep.")
-                assert (await agent.wait_idle()).activity == "resting"
-            async with AgentSystem(model=model, tools=[look], store=store) as system:
-                agent = await system.thread(agent.thread_id)
-                await agent.send("Wake up!")
-                assert (await agent.wait_idle()).activity == "idle"
-                assert (await agent.history())[-1] == TextItem("I slept well.")
+            await sleeps_and_goes_on(model, tmp_path)
             await endpoint.close()
             assert not fake.refused
         thoughts = [
