@@ -1,8 +1,8 @@
 """The Chat Completions API, and the SDK of OpenAI."""
 
 import json
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager
 from typing import Any, Final
 
 import openai
@@ -17,7 +17,6 @@ from hibernaut.models.openai.servers import server_of
 from hibernaut.models.protocol import About, Settings
 from hibernaut.testing.providers.openai_chat import ChatWire
 from tests.models.oracles.conversation import (
-    FORM,
     INSTRUCTIONS,
     TOOLS,
     Answer,
@@ -29,11 +28,10 @@ from tests.models.oracles.conversation import (
     answer_of,
 )
 from tests.models.oracles.failures import failure_of
-from tests.models.oracles.openai_sdk import KEY, data_url, opened
+from tests.models.oracles.openai_sdk import KEY, NAMED, data_url, opened
 
 MODEL: Final = "gpt-4.1"
 MOST: Final = 9_000
-NAMED: Final = {"name": "answer", "schema": FORM, "strict": True}
 REASONS: Final = {"stop": "end", "tool_calls": "end", "length": "length", "content_filter": "refused", None: ""}
 
 
@@ -118,10 +116,8 @@ class ChatOracle(Oracle):
     def adapter(self, url: str) -> tuple[Endpoint, Dialect]:
         return Endpoint("openai", f"{url}/v1", auth=Bearer(KEY)), ChatDialect(server_of("openai"))
 
-    @asynccontextmanager
-    async def sdk(self, url: str) -> AsyncIterator[Talker]:
-        async with opened(url) as client:
-            yield Client(client)
+    def sdk(self, url: str) -> AbstractAsyncContextManager[Talker]:
+        return opened(url, Client)
 
     def meaning(self, body: Any) -> Any:
         return {**body, "messages": [_plain(message) for message in body["messages"]]}

@@ -1,8 +1,8 @@
 """The Responses API with encrypted reasoning, and the SDK of OpenAI."""
 
 import json
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager
 from typing import Any, Final
 
 import openai
@@ -16,7 +16,6 @@ from hibernaut.models.openai.responses import ResponsesDialect
 from hibernaut.models.protocol import About, Settings
 from hibernaut.testing.providers.openai_responses import ResponsesWire
 from tests.models.oracles.conversation import (
-    FORM,
     INSTRUCTIONS,
     TOOLS,
     Answer,
@@ -28,11 +27,10 @@ from tests.models.oracles.conversation import (
     answer_of,
 )
 from tests.models.oracles.failures import failure_of
-from tests.models.oracles.openai_sdk import KEY, data_url, opened
+from tests.models.oracles.openai_sdk import KEY, NAMED, data_url, opened
 
 MODEL: Final = "gpt-5"
 MOST: Final = 9_000
-NAMED: Final = {"name": "answer", "schema": FORM, "strict": True}
 REASONS: Final = {"max_output_tokens": "length", "content_filter": "refused"}
 
 
@@ -134,10 +132,8 @@ class ResponsesOracle(Oracle):
     def adapter(self, url: str) -> tuple[Endpoint, Dialect]:
         return Endpoint("openai", f"{url}/v1", auth=Bearer(KEY)), ResponsesDialect()
 
-    @asynccontextmanager
-    async def sdk(self, url: str) -> AsyncIterator[Talker]:
-        async with opened(url) as client:
-            yield Client(client)
+    def sdk(self, url: str) -> AbstractAsyncContextManager[Talker]:
+        return opened(url, Client)
 
     def meaning(self, body: Any) -> Any:
         return {**body, "input": [_plain(item) for item in body["input"]]}
