@@ -118,18 +118,20 @@ def may_be_cut(item: Item) -> bool:
 class Sizes:
     """Keeps the estimate of a transcript while it grows: work follows what is new, and is done when somebody asks."""
 
-    __slots__ = ("_before", "_count", "_large", "_largest", "_marked", "_marked_tokens", "_tokens", "_waiting")
+    __slots__ = ("_before", "_count", "_large", "_largest", "_mark", "_marked", "_marked_tokens", "_tokens", "_waiting")
 
     def __init__(self, count: int = 0) -> None:
         self._count = count
         self._tokens = 0
         self._largest = 0
         self._large: list[tuple[int, int]] = []
+        self._mark = -1
         self._marked = -1
+        """The mark up to which the estimate is known, which may not be the last one."""
         self._marked_tokens = -1
-        self._before: list[tuple[Item, ...]] = []
-        self._waiting: list[tuple[Item, ...] | int] = []
-        """What was taken in and not measured yet, and marks between."""
+        self._before: list[Item] = []
+        self._waiting: list[Item] = []
+        """What was taken in and not measured yet."""
 
     @property
     def largest(self) -> int:
@@ -139,31 +141,27 @@ class Sizes:
 
     def mark(self, count: int) -> None:
         """Note that what is new will be measured from number `count` of the thread's own items on."""
-        self._waiting.append(count)
+        self._mark = count
 
     def inherit(self, items: Iterable[Item]) -> None:
         """Take what comes before the thread's own items."""
-        self._before.append(tuple(items))
+        self._before += items
 
     def extend(self, items: Iterable[Item]) -> None:
         """Take the next of the thread's own items."""
-        self._waiting.append(tuple(items))
+        self._waiting += items
 
     def _settle(self) -> None:
-        for items in self._before:
-            for item in items:
-                self._take(item)
+        for item in self._before:
+            self._take(item)
         self._before.clear()
-        for one in self._waiting:
-            if isinstance(one, int):
-                if one != self._marked:
-                    self._marked, self._marked_tokens = one, self._tokens if one == self._count else -1
-                continue
-            for item in one:
-                self._count += 1
-                self._take(item)
-                if self._count == self._marked:
-                    self._marked_tokens = self._tokens
+        if self._mark != self._marked:
+            self._marked, self._marked_tokens = self._mark, self._tokens if self._mark == self._count else -1
+        for item in self._waiting:
+            self._count += 1
+            self._take(item)
+            if self._count == self._marked:
+                self._marked_tokens = self._tokens
         self._waiting.clear()
 
     def _take(self, item: Item) -> None:
