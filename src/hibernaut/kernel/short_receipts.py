@@ -2,9 +2,11 @@
 
 Of the 157 bytes of an ordinary receipt 70 are its version, the digest of the receipt before it, and the digest of the
 history after it. All three follow from the row before and the page beside, so of rows that are kept together only the
-first needs them. What is read back is the same, byte for byte; a receipt that does not follow is kept whole.
+first needs them. Another 30 are ids of calls, which stand in the page, too. What is read back is the same, byte for
+byte; a receipt that does not follow is kept whole.
 """
 
+import struct
 from collections.abc import Iterable, Sequence
 
 from hibernaut.codec import pack, sha256
@@ -15,7 +17,20 @@ _SHORT_ARRAY, _LONG_ARRAY, _MOST_SHORT = 0x90, 0xDC, 0x0F
 """How msgpack begins an array: one byte with the number of its fields, up to so many, or that of another and two."""
 
 _WHOLE = 0xFF
-"""Stands before a receipt that is kept whole; before a shortened one stands how many fields it has in all."""
+"""Stands before a receipt that is kept whole; before a shortened one stands how many fields it has in all, then how
+many call ids are left out of it, and for each a `_REFERENCE`."""
+
+_CALL, _REST_OF_CALL_ID = b"call_", 16
+"""How an id of a call begins, and how many bytes follow."""
+
+_CALL_ID_SIZE = len(_CALL) + _REST_OF_CALL_ID
+
+_REFERENCE = struct.Struct("<BH")
+"""A call id that was left out: how many bytes stand before it after the one left out before, and where it stands in
+the page."""
+
+_FARTHEST, _MOST = 0xFFFF, 0xFF
+"""The last place, the longest distance and the largest number of references that can be written."""
 
 
 def shorten(rows: Sequence[tuple[bytes, bytes]]) -> list[bytes]:
@@ -26,7 +41,7 @@ def shorten(rows: Sequence[tuple[bytes, bytes]]) -> list[bytes]:
         follows = place.after(page)
         fields, start = _header(receipt)
         if follows and fields < _WHOLE and receipt.startswith(follows, start):
-            short.append(bytes((fields,)) + receipt[start + len(follows) :])
+            short.append(bytes((fields,)) + _refer(receipt[start + len(follows) :], page))
             place.step(receipt)
         else:
             short.append(bytes((_WHOLE,)) + receipt)
@@ -47,8 +62,8 @@ def in_full(rows: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
         if short[:1] == bytes((_WHOLE,)):
             receipt = short[1:]
             place.jump(receipt)
-        elif short and follows:
-            receipt = _with_header(short[0]) + follows + short[1:]
+        elif len(short) > 1 and follows:
+            receipt = _with_header(short[0]) + follows + _resolve(short[1:], page)
             place.step(receipt)
         else:
             raise StoreCorrupt("a shortened receipt cannot be read: nothing stands before it")
@@ -87,6 +102,38 @@ class _Place:
             self._version = 0
         else:
             self._version, self._digest, self._history = read.version, sha256(receipt), read.history
+
+
+def _refer(rest: bytes, page: bytes) -> bytes:
+    """Leave the call ids out of the rest of a receipt that stand in its page."""
+    before, *others = rest.split(_CALL)
+    if not others:
+        return b"\0" + rest
+    references: list[bytes] = []
+    pieces: list[bytes] = []
+    call_id, place = b"", -1
+    for piece in others:
+        name = _CALL + piece[:_REST_OF_CALL_ID]
+        if name != call_id:
+            is_whole = len(name) == _CALL_ID_SIZE
+            call_id, place = name, page.rfind(name, 0, _FARTHEST + _CALL_ID_SIZE) if is_whole else -1
+        if place >= 0 and len(before) <= _MOST and len(references) < _MOST:
+            references.append(_REFERENCE.pack(len(before), place))
+            pieces.append(before)
+            before = piece[_REST_OF_CALL_ID:]
+        else:
+            before += _CALL + piece
+    return b"".join((bytes((len(references),)), *references, *pieces, before))
+
+
+def _resolve(short: bytes, page: bytes) -> bytes:
+    """Return what `_refer` was given."""
+    at = 1 + short[0] * _REFERENCE.size
+    pieces: list[bytes] = []
+    for before, place in _REFERENCE.iter_unpack(short[1:at]):
+        pieces += short[at : at + before], page[place : place + _CALL_ID_SIZE]
+        at += before
+    return b"".join((*pieces, short[at:]))
 
 
 def _header(receipt: bytes) -> tuple[int, int]:
