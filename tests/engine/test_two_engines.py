@@ -6,8 +6,11 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TypeVar
 
+from hibernaut.engine.transcripts import Transcripts
 from hibernaut.errors import StoreBusy
-from hibernaut.messages.inputs import InputMessage, ToolResult
+from hibernaut.kernel.head import decode_head
+from hibernaut.messages.inputs import InputMessage, ToolResult, UserText
+from hibernaut.messages.items import UserItem
 from hibernaut.models.protocol import ModelRequest
 from hibernaut.models.scripted import ScriptedModel, ScriptedTurn, call, last_user_text, say, turn
 from hibernaut.stores.memory import MemoryStore
@@ -242,5 +245,25 @@ def test_a_cancellation_that_another_engine_did_not_hear_of_in_time_is_not_kept_
                 await pass_time(clock, 10 * SECOND)
                 assert await store.read_effects() == []
             gate.open()
+
+    run(scenario)
+
+
+def test_a_thread_that_another_engine_has_made_anew_says_nothing_of_the_one_before() -> None:
+    store = MemoryStore()
+    transcripts = Transcripts(store)
+
+    async def said(text: str) -> list[object]:
+        async with system(lambda _: say("Yes."), store=store, run=False) as it:
+            await it.step([InputMessage(f"about {text}", "t", UserText(text))])
+            row = await store.read_head("t")
+            assert row is not None
+            hot = await transcripts.at(decode_head(row.head).head)
+            await (await it.thread("t")).delete()
+            return [item.content for item in hot.transcript.items if isinstance(item, UserItem)]
+
+    async def scenario() -> None:
+        assert await said("a secret") == ["a secret"]
+        assert await said("hello") == ["hello"]
 
     run(scenario)

@@ -52,6 +52,10 @@ class Launches:
         self._authorities: dict[bytes, Judge] = {}
         self._equipped: dict[tuple[bytes, bytes, tuple[tuple[str, bytes], ...]], Launch] = {}
 
+    def ready(self, head: Head) -> Launch | None:
+        """Return the same as `get`, if nothing has to be read for it."""
+        return None if head.authority else self._known.get(head.config)
+
     async def get(self, head: Head) -> Launch:
         """Return what a thread was launched with, without the tools of servers, and what it may do now.
 

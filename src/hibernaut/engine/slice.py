@@ -21,12 +21,12 @@ from hibernaut.engine.streams import STALLED_AFTER, InlineWait, LiveStream, let_
 from hibernaut.engine.transcripts import HotTranscript, Transcripts
 from hibernaut.engine.work import Work, work_for
 from hibernaut.errors import ConfigurationError, InvariantBroken, ModelError
-from hibernaut.kernel.commit import Disposition, Effect
+from hibernaut.kernel.commit import Disposition, Effect, SliceCommit
 from hibernaut.kernel.compaction import Pressure, give_up
 from hibernaut.kernel.draft import Draft, Found
 from hibernaut.kernel.fold import Failure, Spent, count, fold_failure, fold_interrupted, fold_turn, spawns
 from hibernaut.kernel.forms import Output
-from hibernaut.kernel.head import Head, LoadedHead, Status, decode_head
+from hibernaut.kernel.head import Head, LoadedHead, Status
 from hibernaut.kernel.outputs import form_wanted
 from hibernaut.kernel.prepare import may_spawn, prepare
 from hibernaut.kernel.queue import about_queue
@@ -120,7 +120,7 @@ class SliceRunner:
             StoreError: the store did not take it. Nothing changed that the next claim would not do again.
         """
         try:
-            loaded = decode_head(claim.head)
+            loaded = self.transcripts.head(claim.thread_id, claim.head)
             if self._traces is None:
                 await self._slice(claim, loaded, streaming)
             else:
@@ -137,7 +137,7 @@ class SliceRunner:
 
     async def _slice(self, claim: Claim, loaded: LoadedHead, streaming: Callable[[str], None] | None) -> None:
         head = loaded.head
-        launch = await self._launches.get(head)
+        launch = self._launches.ready(head) or await self._launches.get(head)
         inputs: Sequence[Delivered] = claim.messages
         metrics = self._metrics
         due = due_since(head.status, inputs)
@@ -165,7 +165,7 @@ class SliceRunner:
             await self._store.commit(claim, commit, keep=again)
             if self._unborn:
                 self._unborn.pop(head.thread_id, None)
-            self._follow(one, draft, len(commit.page))
+            self._follow(one, draft, loaded, commit)
             count_round(metrics, was, draft, one.asked, claim.tries > MAX_TRIES)
             if due:
                 metrics.resumed.observe(self._clock.now() - due)
@@ -258,11 +258,11 @@ class SliceRunner:
     def _work(self, effects: Sequence[Effect], draft: Draft, launch: Launch) -> list[Work]:
         return [work_for(effect, draft.head, launch.config) for effect in effects]
 
-    def _follow(self, one: _Round, draft: Draft, size: int) -> None:
+    def _follow(self, one: _Round, draft: Draft, loaded: LoadedHead, commit: SliceCommit) -> None:
         """Bring what is kept in memory up to a commit that the store has taken."""
         head = draft.head
         if one.hot is not None:
-            self.transcripts.advance(head, one.hot, draft.items[one.known :], size)
+            self.transcripts.advance(loaded, commit.head, one.hot, draft.items[one.known :], len(commit.page))
         if one.asked.turn is TurnCommit.COMPLETE:
             self.completions += 1
         self._feed.end(head.thread_id)
@@ -284,7 +284,7 @@ class SliceRunner:
             launch = await self._launches.equipped(head)
             for clash in launch.clashes if draft.blobs else ():
                 draft.notice("tool_refused", str(clash))
-        hot = one.hot = await self.transcripts.at(head)
+        hot = one.hot = self.transcripts.ready(head) or await self.transcripts.at(head)
         hot.extend(draft.items)
         one.known = len(draft.items)
         try:
@@ -384,7 +384,7 @@ class SliceRunner:
                 return
             if buffer.finish is None:
                 raise ConnectionLost("the stream ended before the turn was complete")
-            turn = replace(buffer.turn(), cost=cost_of(chosen.info.prices, buffer.finish))
+            turn = buffer.turn(cost_of(chosen.info.prices, buffer.finish))
             if turn.reason == "refused":
                 raise Refused(buffer.visible() or "the model declined to answer")
         except (ModelError, ConfigurationError) as error:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from hibernaut.engine.history import read_material
 from hibernaut.engine.images import FittedItems, fit_images
-from hibernaut.kernel.head import Head
+from hibernaut.kernel.head import Head, LoadedHead, decode_head
 from hibernaut.kernel.sizes import Sizes
 from hibernaut.kernel.transcript import Transcript, Validator
 from hibernaut.messages.items import EventItem, Item, ResultItem, UserItem, decode_page
@@ -29,16 +29,24 @@ class HotTranscript:
         "_fitted",
         "_has_images",
         "_validator",
+        "head",
         "memo",
+        "salt",
         "since",
         "size",
         "sizes",
+        "stored",
         "transcript",
         "version",
     )
 
-    def __init__(self, since: int = 0) -> None:
+    def __init__(self, salt: bytes = b"", since: int = 0) -> None:
         self.transcript = Transcript()
+        self.salt = salt
+        """That of its thread: one that is deleted and made anew under the same name has another."""
+        self.head: LoadedHead | None = None
+        self.stored = b""
+        """The bytes that `head` was written as; it is as good as they are, and nobody else changes it."""
         self.version = 0
         self.since = since
         """Version of the summary that it begins with; 0: none."""
@@ -70,11 +78,14 @@ class HotTranscript:
 
     def memo_of(self, transcript: Sequence[Item]) -> Memo | None:
         """Return what providers have made of a transcript so far: of this one, just as it stands, and of no other."""
-        growing = [self.transcript.items, *[fitted.items for fitted in self._fitted.values()]]
-        return self.memo if any(transcript is one for one in growing) else None
+        if transcript is self.transcript.items or any(transcript is one.items for one in self._fitted.values()):
+            return self.memo
+        return None
 
     def grown(self) -> int:
         """Return by how many bytes what is kept beside the transcript has grown since this was asked last."""
+        if not self._fitted:
+            return self.memo.grown()
         before, self._fetched = self._fetched, sum(fitted.size for fitted in self._fitted.values())
         return self.memo.grown() + self._fetched - before
 
@@ -114,7 +125,7 @@ class HotTranscript:
 
 
 class Transcripts:
-    """A bounded cache. An entry is used only for the head version it was made for, so it can never be stale."""
+    """A bounded cache. An entry is used only for the thread and the head version it was made for: it is never stale."""
 
     def __init__(self, store: Store, limit: int = TRANSCRIPT_CACHE) -> None:
         self._store = store
@@ -122,19 +133,38 @@ class Transcripts:
         self._hot: OrderedDict[str, HotTranscript] = OrderedDict()
         self._size = 0
 
+    def head(self, thread_id: str, stored: bytes) -> LoadedHead:
+        """Read a head, unless it is still here; it is the caller's from now on.
+
+        Raises:
+            StoreCorrupt, StoreFormatTooNew: it cannot be read.
+        """
+        hot = self._hot.get(thread_id)
+        if hot is None or hot.head is None or hot.stored != stored:
+            return decode_head(stored)
+        head, hot.head = hot.head, None
+        return head
+
+    def ready(self, head: Head) -> HotTranscript | None:
+        """Return the same as `at`, if nothing has to be read for it."""
+        hot = self._hot.get(head.thread_id)
+        if hot is None or hot.version != head.version or hot.salt != head.salt or hot.since != _since(head):
+            return None
+        self._hot.move_to_end(head.thread_id)
+        return hot
+
     async def at(self, head: Head) -> HotTranscript:
         """Return the transcript as of a head, reading from the store only what is not there yet.
 
         What the thread inherits comes first, or its summary; then its own items.
         """
-        thread_id, version = head.thread_id, head.version
-        since = head.summary.version if head.summary is not None else 0
+        thread_id, version, since = head.thread_id, head.version, _since(head)
         hot = self._hot.get(thread_id)
-        if hot is not None and (hot.version > version or hot.since != since):
+        if hot is not None and (hot.version > version or hot.since != since or hot.salt != head.salt):
             self.drop(thread_id)
             hot = None
         if hot is None:
-            hot = self._hot[thread_id] = HotTranscript(since)
+            hot = self._hot[thread_id] = HotTranscript(head.salt, since)
             if head.base is not None or head.summary is not None:
                 await self._begin(hot, head)
         if hot.version < version:
@@ -157,14 +187,24 @@ class Transcripts:
         self._grow(hot, material.size)
         hot.version = head.version
 
-    def advance(self, head: Head, hot: HotTranscript, items: Sequence[Item], size: int) -> None:
-        """Take over what a commit has appended: `items` that the transcript does not have yet, `size` bytes in all."""
-        if (head.summary.version if head.summary is not None else 0) != hot.since:
+    def advance(self, loaded: LoadedHead, stored: bytes, hot: HotTranscript, items: Sequence[Item], size: int) -> None:
+        """Take over what a commit has stored.
+
+        Args:
+            loaded: the head, which is this cache's from now on.
+            stored: what it was written as.
+            hot: the transcript that the round had.
+            items: those that it does not have yet.
+            size: the bytes of the page.
+        """
+        head = loaded.head
+        if _since(head) != hot.since:
             self.drop(head.thread_id)
             return
         hot.sizes.mark(head.measured_items)
         hot.extend(items)
         hot.version = head.version
+        hot.head, hot.stored = loaded, stored
         if self._hot.get(head.thread_id) is hot:
             self._grow(hot, size + hot.grown())
             while self._size > self._limit and len(self._hot) > 1:
@@ -184,3 +224,7 @@ class Transcripts:
     def _grow(self, hot: HotTranscript, size: int) -> None:
         hot.size += size
         self._size += size
+
+
+def _since(head: Head) -> int:
+    return head.summary.version if head.summary is not None else 0
