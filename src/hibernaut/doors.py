@@ -122,6 +122,9 @@ def fitted(given: object, *, blank: bool = False) -> tuple[Content, tuple[Blob, 
     return content, blobs
 
 
+_BRINGS_CONTENT = (UserText, ToolResult, Event)
+
+
 def admitted(message: InputMessage) -> tuple[InputMessage, tuple[Blob, ...]]:
     """Return a message that comes from outside, cleaned, and what is too large for it and is stored beside it.
 
@@ -129,7 +132,7 @@ def admitted(message: InputMessage) -> tuple[InputMessage, tuple[Blob, ...]]:
         MalformedInput: it is blank, is no content, or names stored bytes instead of bringing them. TooLarge.
     """
     content = message.content
-    if not isinstance(content, UserText | ToolResult | Event):
+    if not isinstance(content, _BRINGS_CONTENT):
         if digests_in((encode_input(message),)):
             raise MalformedInput(f"message {message.message_id!r} names stored bytes instead of bringing them")
         return message, ()

@@ -4,9 +4,6 @@ A user text of about 130 characters; a completion of 12 chunks of about 98 chara
 Every text differs from every other, so nothing is won by repetition.
 """
 
-from collections.abc import Iterator
-from itertools import count
-
 COMMAND = '{"command":"cargo test --workspace"}'
 """The arguments of the call."""
 
@@ -33,16 +30,20 @@ _OUTPUT = (
 _USER = "Please look into the nightly build once more and tell me what to change before we cut the candidate; ticket "
 
 
+_FACTOR, _MASK = 0x9E3779B97F4A7C15, 0xFFFFFFFFFFFFFFFF
+"""Of a multiplicative hash: neighbouring texts have nothing in common that an allocator or a cache could use."""
+
+
 class Texts:
     """Makes the texts, and counts their bytes."""
 
     def __init__(self) -> None:
-        self._number = count(1)
+        self._number = 0
         self.text_bytes = 0
 
     def _unique(self) -> str:
-        # A multiplicative hash: neighbouring texts have nothing in common that an allocator or a cache could use.
-        return f"{next(self._number) * 0x9E3779B97F4A7C15 & 0xFFFFFFFFFFFFFFFF:016x}"
+        self._number += 1
+        return f"{self._number * _FACTOR & _MASK:016x}"
 
     def begin(self) -> None:
         """Go on as before: all agents are given the same kind of text."""
@@ -61,10 +62,14 @@ class Texts:
         self.text_bytes += len(text)
         return text
 
-    def chunks(self, agent: str = "") -> Iterator[str]:
+    def chunks(self, agent: str = "") -> list[str]:
         """Return the texts of one completion."""
         del agent
-        for sentence in _SENTENCES:
-            text = f"{sentence} ({self._unique()}, as before). "
-            self.text_bytes += len(text)
-            yield text
+        first = self._number + 1
+        self._number += len(_SENTENCES)
+        texts = [
+            f"{sentence} ({number * _FACTOR & _MASK:016x}, as before). "
+            for number, sentence in enumerate(_SENTENCES, first)
+        ]
+        self.text_bytes += sum(map(len, texts))
+        return texts

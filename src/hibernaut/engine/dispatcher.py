@@ -307,7 +307,7 @@ class Dispatcher:
         begun, ending = started, None
         try:
             if not begun:
-                begun = await self._retry(self._start, effect.request_id)
+                begun = bool(await self._retry(self._store.start_effects, self._owner, [effect.request_id]))
                 if not begun:
                     return
             if effect.kind != "invoke":
@@ -347,9 +347,6 @@ class Dispatcher:
         else:
             await self._remote.close(work)
 
-    async def _start(self, request_id: str) -> bool:
-        return bool(await self._store.start_effects(self._owner, [request_id]))
-
     async def _call(self, tool: AnyTool | None, work: Work, span: "Traced | None") -> Ending:
         """Run a function; return what writes down how its call ended."""
         effect = work.effect
@@ -357,7 +354,7 @@ class Dispatcher:
             gone = Outcome(f"Error: there is no tool {effect.tool!r} any more.", is_error=True)
             return partial(self._store_result, effect, work.thread_id, gone)
         takes_context = tool.signature.context_parameter is not None
-        context = await self._retry(self._context, tool, work, BEGINNING) if takes_context else None
+        context = self._context(tool, work, BEGINNING, await self._secrets()) if takes_context else None
         outcome = await self._functions.run(tool, effect.arguments, context, effect.call_id)
         if outcome is None:
             if span is not None:
@@ -376,7 +373,7 @@ class Dispatcher:
         known = await self._retry(last_event, self._store, work.thread_id, effect.call_id) if started else BEGINNING
         if known.final:
             return
-        subscription = Subscription(tool, effect.arguments, await self._retry(self._context, tool, work, known))
+        subscription = Subscription(tool, effect.arguments, self._context(tool, work, known, await self._secrets()))
         try:
             await self._bring_all(tool, work, subscription, count(known.sequence + 1), span)
         finally:
@@ -419,10 +416,12 @@ class Dispatcher:
         last = subscription.ended or Outcome("The subscription has ended.")
         await self._bring_event(tool, work, last, next(numbers), final=True, sender="engine")
 
-    async def _context(self, tool: AnyTool, work: Work, last: LastEvent) -> ToolContext:
+    async def _secrets(self) -> KeyRing:
         if self._keys is None:
-            self._keys = KeyRing([await self._store.secret()])
-        keys = self._keys
+            self._keys = KeyRing([await self._retry(self._store.secret)])
+        return self._keys
+
+    def _context(self, tool: AnyTool, work: Work, last: LastEvent, keys: KeyRing) -> ToolContext:
         effect = work.effect
 
         loop = asyncio.get_running_loop()

@@ -62,6 +62,6 @@ class Workers(Generic[J]):
 def _is_untouched(context: Context) -> bool:
     """Tell whether the current context holds the same values as `context`; the values themselves are never asked."""
     current = copy_context()
-    return len(current) == len(context) and all(
-        variable in context and context[variable] is value for variable, value in current.items()
-    )
+    if len(current) != len(context):
+        return False
+    return not current or all(variable in context and context[variable] is value for variable, value in current.items())

@@ -15,15 +15,17 @@ from hibernaut.kernel.outputs import withdraw
 from hibernaut.messages.inputs import Delivered, Drop, Edit, InputContent, InputMessage, Word, is_word
 from hibernaut.messages.parts import Content, is_blank
 
+_DECISIONS = (Drop, Edit)
+
 
 def about_queue(content: InputContent | None) -> str:
     """Return the id of the message that an input is to drop or edit, "" if it is about none."""
-    return content.message_id if isinstance(content, Drop | Edit) else ""
+    return content.message_id if isinstance(content, _DECISIONS) else ""
 
 
 def change_queue(draft: Draft, inputs: Sequence[Delivered]) -> Sequence[Delivered]:
     """Drop and edit what operators want dropped and edited; return the inputs that are left, as they are then."""
-    decisions = [one for one in inputs if one.message and about_queue(one.message.content)]
+    decisions = [one for one in inputs if one.message is not None and isinstance(one.message.content, _DECISIONS)]
     if not decisions:
         return inputs
     decided = {one.message_id for one in decisions}

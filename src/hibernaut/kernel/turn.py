@@ -106,12 +106,12 @@ class TurnBuffer:
         self._parts.append(call)
         self._calls[index] = call
 
-    def turn(self) -> Turn:
-        """Return the complete turn. Only when `finish` is there."""
+    def turn(self, cost: int | None = None) -> Turn:
+        """Return the complete turn, with what it cost. Only when `finish` is there."""
         if self.finish is None:
             raise ValueError("the turn is not complete")
         parts = tuple([_whole(part) if isinstance(part, list) else part for part in self._parts])
-        return Turn(parts, self.finish.reason, self.finish.usage)
+        return Turn(parts, self.finish.reason, self.finish.usage, cost)
 
     def interrupted(self) -> Turn:
         """Return what may stay of a turn that was cut short: its visible text so far."""

@@ -241,15 +241,18 @@ class Delivered(msgspec.Struct, frozen=True):
 USER, RESULT, EVENT, UPKEEP = range(4)
 """Classes of urgency, most urgent first."""
 
+_FROM_PEOPLE = (UserText, Command, Settlement, Drop, Edit)
+_EVENTS = (Event, Report, ParentMessage)
+
 
 def urgency(content: InputContent) -> int:
     """Return how urgent an input is: user text and what operators say, then results, then events, then upkeep.
 
     What a person did not say must never be of class `USER`: it would wake stopped threads.
     """
-    if isinstance(content, UserText | Command | Settlement | Drop | Edit):
+    if isinstance(content, _FROM_PEOPLE):
         return USER
-    if isinstance(content, Event | Report | ParentMessage):
+    if isinstance(content, _EVENTS):
         return EVENT
     if isinstance(content, Timer) and content.purpose in ("deadline", "retry", "expiry"):
         return UPKEEP

@@ -37,6 +37,8 @@ class Memo:
 
     def grown(self) -> int:
         """Return by how many bytes it has grown since it was asked last."""
+        if not self._kept and not self._size:
+            return 0
         before, self._size = self._size, sum(kept.size for kept in self._kept.values())
         return self._size - before
 

@@ -5,6 +5,7 @@ import inspect
 import logging
 from collections.abc import AsyncGenerator
 from functools import partial
+from types import CoroutineType
 from typing import Final, cast
 
 import msgspec
@@ -43,10 +44,10 @@ class Functions:
         Raises:
             CancelledError: the call was cancelled.
         """
-        limit = _limit(tool)
+        limit = _limit(tool) if tool.timeout else None
         try:
             keywords = tool.keywords(arguments, context)
-            value = await (self._in_time(tool, keywords, limit) if tool.timeout else self._value(tool, keywords))
+            value = await (self._value(tool, keywords) if limit is None else self._in_time(tool, keywords, limit))
             return _ended(value, call_id)
         except FROM_A_STRANGER as error:
             return _how_it_failed(tool, error, limit)
@@ -76,7 +77,7 @@ class Functions:
         if tool.threaded:
             return await self._threads.run(partial(tool.function, **keywords))
         value = tool.function(**keywords)
-        return await value if inspect.isawaitable(value) else value
+        return await value if isinstance(value, CoroutineType) or inspect.isawaitable(value) else value
 
 
 class Subscription:
