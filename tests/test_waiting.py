@@ -117,10 +117,10 @@ def test_work_for_the_answer_that_goes_on_beside_the_conversation_is_waited_for(
         return "There are 7."
 
     def play(request: ModelRequest) -> ScriptedTurn:
-        last = str(getattr(request.transcript[-1], "content", ""))
-        if last == "How many?":
+        contents = [str(getattr(item, "content", "")) for item in request.transcript]
+        if contents[-1] == "How many?":
             return call("count")
-        if "There are 7." in last:
+        if contents[-1] == waits("How many?") and "There are 7." in contents[-2]:
             return say("7") if kind is str else answer({"value": 7})
         return say("I am counting.")
 

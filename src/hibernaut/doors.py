@@ -7,7 +7,15 @@ from msgspec.structs import replace
 
 from hibernaut.errors import ConfigurationError, MalformedInput, ThreadClosed, TooLarge, UnknownThread
 from hibernaut.kernel.commit import Blob
-from hibernaut.messages.inputs import Event, InputMessage, ToolResult, UserText, encode_input, event_message
+from hibernaut.messages.inputs import (
+    Event,
+    InputMessage,
+    ToolResult,
+    UserText,
+    encode_input,
+    event_message,
+    is_of_the_runtime,
+)
 from hibernaut.messages.parts import Content, Part, is_blank
 from hibernaut.messages.text import clean
 from hibernaut.models.protocol import Model, ModelSource
@@ -136,6 +144,9 @@ def admitted(message: InputMessage) -> tuple[InputMessage, tuple[Blob, ...]]:
         if digests_in((encode_input(message),)):
             raise MalformedInput(f"message {message.message_id!r} names stored bytes instead of bringing them")
         return message, ()
+    if isinstance(content, UserText) and is_of_the_runtime(message.message_id):
+        # The message of that id would be a duplicate when its time comes, and the thread would wait for ever.
+        raise MalformedInput(f"message id {message.message_id!r} is one of the runtime's own; choose another beginning")
     said, blobs = fitted(content.content, blank=not isinstance(content, UserText))
     content = replace(content, content=said)
     if isinstance(content, Event) and content.event_id:

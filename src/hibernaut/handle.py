@@ -11,16 +11,16 @@ from hibernaut.codec import sha256
 from hibernaut.engine.answering import OpenQuestion
 from hibernaut.engine.history import inherited_items
 from hibernaut.engine.trees import tree_events
-from hibernaut.errors import ConfigurationError, NoAnswer
+from hibernaut.errors import ConfigurationError, NoAnswer, StoreError
 from hibernaut.kernel.authority import Authority, Judgement
 from hibernaut.kernel.head import Head, decode_head
-from hibernaut.kernel.outputs import AGAIN
+from hibernaut.kernel.outputs import UNFIT, quoted
 from hibernaut.kernel.receipt import Receipt, decode_receipt
 from hibernaut.messages.events import AgentEvent
 from hibernaut.messages.inputs import Ask, Event, InputMessage
 from hibernaut.messages.items import Item, decode_page
 from hibernaut.messages.parts import Content
-from hibernaut.messages.text import clean
+from hibernaut.messages.text import clean, restore
 from hibernaut.state import ThreadState, state_of, wakes
 from hibernaut.steering import SteersThread
 from hibernaut.stores.protocol import ViewRow
@@ -118,13 +118,15 @@ class ThreadHandle(SteersThread):
         await system.put(message, blobs)
         value = await answer_to(system, self.thread_id, message.message_id, after)
         if kind is None:
-            return value
+            return restore(value)
         try:
             return kind.read(value)
         except OtherForm as error:
             raise NoAnswer(self.thread_id, message.message_id, str(error)) from error
         except UnfitOutput as error:
-            told = clean(AGAIN.format(reason=error))  # what the schema cannot say is known here alone
+            # What the schema cannot say is known here alone, and others may have been answered meanwhile.
+            question = quoted(message.content.content) if isinstance(message.content, Ask) else ""
+            told = clean(UNFIT.format(question=question, reason=error))
         again = Ask(told, user, kind.schema, "runtime")
         name = f"again:{sha256(message.message_id.encode()).hex()[:32]}"
         await system.put(InputMessage(name, self.thread_id, again, "api"))
@@ -236,9 +238,13 @@ class ThreadHandle(SteersThread):
         with feed.watch(self.thread_id) as moved:
             while True:
                 moved.clear()
+                try:
+                    state = await self.state()
+                    if state.activity in ("idle", "resting"):
+                        return state
+                except StoreError:
+                    if not feed.is_over:
+                        raise
                 if feed.is_over:
                     raise ConfigurationError(f"the system was closed before thread {self.thread_id} was idle")
-                state = await self.state()
-                if state.activity in ("idle", "resting"):
-                    return state
                 await moved.wait()

@@ -14,6 +14,7 @@ import msgspec
 from hibernaut.kernel.draft import Draft
 from hibernaut.kernel.head import Call, Head, Link, Summary, living
 from hibernaut.kernel.limits import LARGEST_CONTENT, ThreadOptions
+from hibernaut.kernel.outputs import forget_told
 from hibernaut.kernel.outside import fenced_text
 from hibernaut.kernel.sizes import BYTES_PER_TOKEN, item_tokens, items_tokens, text_tokens
 from hibernaut.kernel.turn import Turn, TurnCall, TurnText
@@ -362,6 +363,8 @@ def facts_of(head: Head, task: str, request: Item | None) -> list[str]:
     for name, pending in head.questions.items():
         if pending.answer < 0:
             facts.append(f"- A person is asked ({name}, for call {pending.call_id}): {_short(pending.prompt)}")
+    if head.asks:
+        facts.append(f"- A program waits for the answer to {head.asks[0].question}")
     if request is not None:
         facts.append(f"- The last request, word for word: {_request(request)}")
     return facts
@@ -441,6 +444,7 @@ def take_summary(draft: Draft, cut: Cut, text: str, pressure: Pressure, frame: i
     draft.items.append(SummaryItem(text, cut.summary.covers, before, after))
     head.summary = cut.summary
     head.measured = head.measured_items = 0
+    forget_told(draft)
     still = pressure.window and is_above(draft.options, pressure.window, after)
     head.fruitless = after if still or head.overflowed else 0
     draft.forget_failures()

@@ -194,6 +194,8 @@ class OpenAsk(msgspec.Struct, frozen=True, omit_defaults=True):
     """Somebody else has spoken since: the next turn is the answer to that."""
     said: str = ""
     """The beginning of the answer, where the output limit has cut it."""
+    told: bool = False
+    """The model knows that this is what it has to answer: nobody has asked anything else since."""
 
 
 class Head(msgspec.Struct, omit_defaults=True):

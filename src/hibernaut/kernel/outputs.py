@@ -31,6 +31,9 @@ TAKEN_BEFORE: Final = "Not taken: the answer was given already."
 CUT: Final = "the output limit cut it off; make it shorter"
 NOTHING: Final = "nothing was answered"
 BESIDE: Final = "it has to be given alone, when all other calls have their results"
+UNFIT: Final = (
+    "[The answer to {question} is read by a program and cannot be taken: {reason}. Give it again, as a whole.]"
+)
 AGAIN: Final = "[This answer is read by a program and cannot be taken: {reason}. Give it again, as a whole.]"
 WAITS: Final = "[A program waits for the answer to this, and to nothing else: {question}]"
 
@@ -38,8 +41,10 @@ WAITS: Final = "[A program waits for the answer to this, and to nothing else: {q
 def ask(draft: Draft, content: Ask, message_id: str) -> None:
     """Let a program wait for an answer to what was just said."""
     head, asks = draft.head, draft.head.asks
-    head.asks = (*asks, OpenAsk(message_id, content.form, _quoted(content.content), head.version + 1))
-    if asks:
+    aside = bool(asks) and asks[0].aside  # then somebody is answered first who has spoken before
+    question, since = quoted(content.content), head.version + 1
+    head.asks = (*asks, OpenAsk(message_id, content.form, question, since, aside=aside, told=not asks))
+    if asks and not aside:
         _tell_which(draft)
 
 
@@ -57,7 +62,12 @@ def has_room(draft: Draft) -> bool:
 
 def step_aside(draft: Draft) -> None:
     """Let somebody be answered who has spoken beside the programs that wait."""
-    draft.head.asks = tuple([replace(one, aside=True) for one in draft.head.asks])
+    draft.head.asks = tuple([replace(one, aside=True, told=False) for one in draft.head.asks])
+
+
+def forget_told(draft: Draft) -> None:
+    """Note that the model may not see any more which question it has to answer."""
+    draft.head.asks = tuple([replace(one, told=False) for one in draft.head.asks])
 
 
 def form_wanted(head: Head) -> str:
@@ -123,7 +133,7 @@ def end_text(draft: Draft, text: str, *, cut: bool = False) -> bool:
     first = head.asks[0]
     if first.aside or _is_at_work(head):
         # It was for somebody else, or what the answer needs is still under way.
-        head.asks = tuple([replace(one, aside=False) for one in head.asks])
+        head.asks = tuple([replace(one, aside=False, told=False) for one in head.asks])
         remind(draft)
         return not head.owes
     if first.form:
@@ -141,17 +151,23 @@ def end_text(draft: Draft, text: str, *, cut: bool = False) -> bool:
 
 
 def keep_beginning(draft: Draft, text: str) -> None:
-    """Keep the beginning of an answer that the output limit has cut, and that goes on."""
+    """Keep the beginning of an answer that the output limit has cut, and that goes on; the cut is counted already."""
     asks = draft.head.asks
-    if asks:
-        before = asks[0].said if draft.head.continuations else ""
+    if asks and not asks[0].aside:
+        before = asks[0].said if draft.head.continuations > 1 else ""
         draft.head.asks = (replace(asks[0], said=before + text), *asks[1:])
 
 
 def remind(draft: Draft) -> None:
-    """Let the model go on with an answer that a program waits for, unless something is at work that may be for it."""
+    """Let the model go on with an answer that a program waits for, and say which, unless that is what it does.
+
+    Not while something is at work that may be for it, nor before somebody else is answered who has spoken since.
+    """
     head = draft.head
-    if head.asks and not head.owes and not head.turn and head.status == "open" and not _is_at_work(head):
+    if not head.asks or head.turn or head.status != "open" or _is_at_work(head):
+        return
+    first = head.asks[0]
+    if not head.owes or not (first.told or first.aside):
         _tell_which(draft)
 
 
@@ -170,12 +186,14 @@ def _end(draft: Draft, answer: Given | Unfit) -> None:
 
 
 def _tell_which(draft: Draft) -> None:
-    question = draft.head.asks[0].question
-    draft.items.append(UserItem(WAITS.format(question=question), origin="runtime"))
-    draft.head.owes = True
+    head = draft.head
+    draft.items.append(UserItem(WAITS.format(question=head.asks[0].question), origin="runtime"))
+    head.asks = tuple([replace(one, aside=False, told=at == 0) for at, one in enumerate(head.asks)])
+    head.owes, head.continuations = True, 0
 
 
-def _quoted(content: Content) -> str:
+def quoted(content: Content) -> str:
+    """Return a question as notes quote it: a JSON string, shortened."""
     return to_json(shorten(plain_text(content), QUESTION))
 
 

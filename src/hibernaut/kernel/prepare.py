@@ -105,6 +105,8 @@ def _go_on(draft: Draft, *, woken: bool) -> None:
     if head.turn:
         dispatch(draft)
         draft.release_results()
+        if head.asks:  # what was refused has its results now
+            outputs.remind(draft)
     elif woken and head.link is not None:
         end_if_done(draft)
     if draft.wants_completion:

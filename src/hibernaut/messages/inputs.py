@@ -1,6 +1,6 @@
 """Input messages: the only thing that wakes a thread."""
 
-from typing import Literal, TypeGuard
+from typing import Final, Literal, TypeGuard
 
 import msgspec
 
@@ -257,6 +257,43 @@ def urgency(content: InputContent) -> int:
     if isinstance(content, Timer) and content.purpose in ("deadline", "retry", "expiry"):
         return UPKEEP
     return RESULT
+
+
+_OF_THE_RUNTIME: Final = frozenset(
+    {
+        "again",
+        "answer",
+        "ask",
+        "asked",
+        "cancelled",
+        "close",
+        "closed",
+        "deadline",
+        "event",
+        "expiry",
+        "fork",
+        "orphaned",
+        "parent",
+        "parked",
+        "question",
+        "report",
+        "result",
+        "retry",
+        "seed",
+        "settled",
+        "sleep",
+        "stopped",
+        "unauthorized",
+        "unknown",
+    }
+)
+"""Kinds of messages that the runtime makes: the id of such a message is `KIND:`, and what it is about."""
+
+
+def is_of_the_runtime(message_id: str) -> bool:
+    """Tell whether a message id is of a form in which the runtime names messages of its own."""
+    kind, colon, _ = message_id.partition(":")
+    return bool(colon) and kind in _OF_THE_RUNTIME
 
 
 def event_message(thread_id: str, event: Event, sender: str, metadata: str = "") -> InputMessage:

@@ -14,9 +14,10 @@ from hibernaut.codec import to_json
 from hibernaut.errors import TooLarge
 from hibernaut.kernel.forms import Given, Unfit
 from hibernaut.messages.parts import plain_text
+from hibernaut.messages.text import excerpt
 from hibernaut.messages.tools import ANSWER_TOOL, ToolSpec
 from hibernaut.tools.arguments import ArgumentsRefused, canonical, parse_arguments, restore_arguments
-from hibernaut.tools.results import failure
+from hibernaut.tools.results import LONGEST_ERROR, failure
 from hibernaut.tools.schema import Schema, converted, nodes, schema_of
 from hibernaut.tools.validate import compile_schema
 
@@ -26,9 +27,9 @@ LARGEST_FORM: Final = 64 * 1024
 """Bytes of the schema of a form: it stands in the head of the thread until there is an answer."""
 
 GIVE_ANSWER: Final = (
-    "Give the answer that a program waits for, in the form of these parameters. It is the answer to one message: the "
-    "one that a note quotes last, or else the latest. Call this once and alone, when all other work for the answer is "
-    "done; what you write as text is not taken for the answer."
+    "Give the answer that a program waits for, in the form of these parameters. It is the answer to the latest "
+    "message, or to the one that a note after it quotes. Call this once and alone, when all other work for the answer "
+    "is done; what you write as text is not taken for the answer."
 )
 
 _VALUE: Final = "value"
@@ -85,7 +86,7 @@ class OutputType(Generic[T]):
         try:
             return converted(members[_VALUE] if self._wrapped else members, self._hint)
         except msgspec.ValidationError as error:
-            raise UnfitOutput(str(error)) from None
+            raise UnfitOutput(excerpt(str(error), LONGEST_ERROR)) from None
         except Exception as error:  # types of the program check values with code of their own
             raise UnfitOutput(plain_text(failure(error).content)) from error
 
