@@ -81,7 +81,8 @@ class AgentSystem(AuditsThreads, HandlesEffects, MovesTrees, ForksThreads, Knows
             `provider:model`, or one that the file `hibernaut.toml` gives. What is handed in is not closed.
         tools: what agents may use that are launched without tools of their own: functions decorated with `@tool` (or
             plain async functions). Without any and with `run=False`: all tools of the process that runs them.
-        store: a path (SQLite), ":memory:", or a `Store`. A store that is handed in is not closed.
+        store: a path (SQLite), ":memory:", or a `Store`. A store that is handed in is not closed. Systems that share
+            one `Store` do not hear of each other's answers and events; let each open the file for itself.
         instructions: what agents are told that are launched without instructions of their own.
         options: how threads behave that are launched without options of their own.
         authority: what threads may do that are launched without an authority of their own.
