@@ -74,4 +74,6 @@ def test_recordings_and_models_of_the_command_itself_are_listed_and_shown(invoke
     names = [line.split()[0] for line in invoke("models").stdout.splitlines()]
     assert {"echo", "recorded:FILE", "anthropic:…"} <= set(names)
     invoke("record", "hello", "--model", "echo", "--to", "a.json")
-    assert "images=False" in invoke("models", "show", "recorded:a.json").stdout
+    shown = invoke("models", "show", "recorded:a.json").stdout.splitlines()
+    assert shown[0].split() == ["Model", "recorded:a.json"]
+    assert "Takes     text" in shown

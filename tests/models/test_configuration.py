@@ -75,6 +75,8 @@ def test_what_is_said_wins_over_what_is_known() -> None:
         ("[models.'a:b']\neffort = 'huge'", "Invalid enum value 'huge'"),
         ("[models", "cannot be meant"),
         ("models = 1", "Expected `object`"),
+        ("[model.quick]\nis = 'a:b'", "there is no table 'model' (did you mean 'models'?)"),
+        ("[Providers.lab]\nlike = 'vllm'", "there is no table 'Providers' (did you mean 'providers'?)"),
     ],
 )
 def test_what_cannot_be_meant_is_named(text: str, problem: str, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Iterator
 
 import click
 import msgspec
@@ -14,6 +15,7 @@ from hibernaut.cli.terminal import table
 from hibernaut.credentials import BY_NAME, is_named
 from hibernaut.models.configuration import find_configuration
 from hibernaut.models.prices import Prices
+from hibernaut.models.protocol import ModelInfo
 from hibernaut.models.providers import Providers, Wanted
 
 
@@ -93,28 +95,36 @@ def show(name: str, *, as_json: bool) -> None:
     named = NamedModels()
     if not named.providers.knows(name):
         info = named.resolve(name).info
-        click.echo(msgspec.json.encode(info) if as_json else f"{name}: {info}")
+        if as_json:
+            click.echo(msgspec.json.encode(info))
+        else:
+            _tell(("Model", name), *_known(info, "unknown: it does not say"))
         return
     provider, about = named.providers.about(name)
     if as_json:
         click.echo(msgspec.json.encode({"provider": provider, **msgspec.to_builtins(about)}))
         return
-    info, settings = about.info, about.settings
-    facts = [
+    settings, wanted = about.settings, named.providers.wanted(provider)
+    _tell(
         ("Model", about.model_id),
         ("Provider", provider),
-        ("Where", named.providers.wanted(provider).url),
-        ("Key", _key(named.providers.wanted(provider))),
-        (
-            "Window",
-            f"{info.context_window:,} tokens" if info.context_window else "unknown: the catalogue has no such model",
-        ),
-        ("Answers", f"up to {info.max_output:,} tokens" if info.max_output else ""),
-        ("Takes", "text and images" if info.images else "text"),
-        ("Thinks", f"effort {settings.effort or 'as the provider likes'}" if info.reasoning else ""),
-        ("Prices", _prices(info.prices) if info.prices else "unknown"),
+        ("Where", wanted.url),
+        ("Key", _key(wanted)),
+        *_known(about.info, "unknown: the catalogue has no such model"),
+        ("Thinks", f"effort {settings.effort or 'as the provider likes'}" if about.info.reasoning else ""),
         ("Further", msgspec.json.encode(settings.parameters).decode() if settings.parameters else ""),
-    ]
+    )
+
+
+def _known(info: ModelInfo, no_window: str) -> Iterator[tuple[str, str]]:
+    """Yield what is known of a model, whoever offers it."""
+    yield "Window", f"{info.context_window:,} tokens" if info.context_window else no_window
+    yield "Answers", f"up to {info.max_output:,} tokens" if info.max_output else ""
+    yield "Takes", "text and images" if info.images else "text"
+    yield "Prices", _prices(info.prices) if info.prices else "unknown"
+
+
+def _tell(*facts: tuple[str, str]) -> None:
     for what, value in facts:
         if value:
             click.echo(f"{what:<10}{value}")

@@ -15,13 +15,14 @@ context_window = 400_000
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from hibernaut.errors import ConfigurationError
+from hibernaut.models.nearest import did_you_mean
 from hibernaut.models.prices import Prices
 from hibernaut.models.protocol import About, Effort, ModelInfo, Settings
 
@@ -79,6 +80,9 @@ class Configuration(msgspec.Struct, frozen=True, omit_defaults=True):
     models: Mapping[str, ModelSettings] = {}
 
 
+TABLES = Configuration.__struct_fields__
+
+
 def find_configuration() -> Configuration:
     """Read the file that HIBERNAUT_CONFIG names, or the one in this directory; without one, nothing is said.
 
@@ -98,13 +102,21 @@ def read_configuration(path: Path) -> Configuration:
         ConfigurationError: it cannot be read or meant; the text says what is wrong with it.
     """
     try:
-        return check_configuration(msgspec.toml.decode(path.read_bytes(), type=Configuration))
+        data = path.read_bytes()
+        _check_tables(msgspec.toml.decode(data))
+        return check_configuration(msgspec.toml.decode(data, type=Configuration))
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be read: {error.strerror}") from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{path} cannot be meant: {error}") from error
     except ConfigurationError as error:
         raise ConfigurationError(f"{path}: {error}") from error
+
+
+def _check_tables(names: Iterable[str]) -> None:
+    for name in names:
+        if name not in TABLES and (meant := did_you_mean(name, TABLES)):
+            raise ConfigurationError(f"there is no table {name!r}{meant}")
 
 
 def check_configuration(configuration: Configuration) -> Configuration:
