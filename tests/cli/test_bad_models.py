@@ -64,7 +64,7 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let nobody wait long for another attempt, and no stream be long."""
     monkeypatch.setattr(fold, "BACKOFF_FIRST", 10)
     monkeypatch.setattr(fold, "BACKOFF_MOST", 10)
-    monkeypatch.setattr(endpoint, "SILENT_FOR", 1_000)
+    monkeypatch.setattr(endpoint, "SILENT_FOR", 4_000)
     monkeypatch.setattr(frames, "LARGEST_ANSWER", 200_000)
     monkeypatch.setattr(frames, "LARGEST_EVENT", 100_000)
 
