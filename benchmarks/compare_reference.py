@@ -130,6 +130,8 @@ def reference(program: Path, agents: int, turns: int, wave: int) -> Run:
     if found is None:
         raise AssertionError(f"the reference has said {told.stderr!r}, which is not what its version {VERSION} says")
     seconds = float(found["seconds"]) - PAUSE * -(-agents // wave)
+    if seconds <= 0:
+        raise ConfigurationError("the reference was done in a tenth of a second, which is all that it tells: take more")
     resident = int(rows[-1]["rss_bytes"]) - int(rows[0]["rss_bytes"])
     completions = int(found["completions"])
     return Run(completions / seconds, spent / completions * 1e6, resident / agents)
