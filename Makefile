@@ -47,8 +47,8 @@ unit: dev-env  ## run only the quick tests
 crash: dev-env  ## kill a run at every operation it makes, and see that it recovers (long)
 	$(BIN)/pytest tests/crash -n auto -m long --timeout=3600 $(ARGS)
 
-courses: dev-env  ## let threads live through anything, with models of every provider in turn (long)
-	$(BIN)/pytest tests/models/test_courses.py -n auto -m long --timeout=3600 $(ARGS)
+courses: dev-env  ## let threads live through anything, with models of every provider in turn, or while programs ask (long)
+	$(BIN)/pytest tests/models/test_courses.py tests/test_asks_at_random.py -n auto -m long --timeout=3600 $(ARGS)
 
 bench: run-env  ## run every program benchmarks/bench_*.py
 	@for program in benchmarks/bench_*.py; do echo "$$program"; $(BIN)/python "$$program" || exit 1; done
