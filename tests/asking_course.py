@@ -100,8 +100,6 @@ class Course:
         self._store = MemoryStore() if file is None else file
         self._threads = chance.choice([["a"], ["a"], ["a", "b"]])
         self._closed: set[str] = set()
-        self._resumed: set[str] = set()
-        """Threads that were stopped or parked, and went on."""
         most, lives = (30, [1, 1, 2, 3]) if file is None else (14, [1, 1, 1, 2])  # a disk takes its time
         self._lives = [chance.randrange(4, most) for _ in range(chance.choice(lives))]
         """Events in each process before the last one."""
@@ -340,10 +338,9 @@ class Course:
         await agent.freeze()
 
     async def _happens_resume(self, chance: Random, agent: ThreadHandle) -> None:
-        await self._resume(agent)
+        await agent.resume()
 
     async def _happens_retry(self, chance: Random, agent: ThreadHandle) -> None:
-        self._resumed.add(agent.thread_id)
         await agent.retry()
 
     async def _happens_compact(self, chance: Random, agent: ThreadHandle) -> None:
@@ -352,10 +349,6 @@ class Course:
     async def _happens_close(self, chance: Random, agent: ThreadHandle) -> None:
         self._closed.add(agent.thread_id)
         await agent.close("it is over")
-
-    async def _resume(self, agent: ThreadHandle) -> None:
-        self._resumed.add(agent.thread_id)
-        await agent.resume()
 
     def _some_question(self, chance: Random) -> Question | None:
         return chance.choice([*self._questions.values()]) if self._questions else None
@@ -385,7 +378,7 @@ class Course:
         self._tell(f"{question.id} has the answer {answer!r}")
         self.seen["answered"] += 1
         good = [self._answer_to(question.kind, number) for number in question.numbers]
-        if answer not in good and not self._lost_beginning(question, answer):
+        if answer not in good:
             self._fault(f"{question.id}, {question.words!r}, has the answer of another question: {answer!r}")
         if question.answers and question.answers[0] != answer:
             self._fault(f"{question.id} has two answers: {question.answers[0]!r} and {answer!r}")
@@ -396,15 +389,6 @@ class Course:
 
     def _answer_to(self, kind: str, number: int) -> Any:
         return text_of(number) if kind == TEXT else self._forms[kind].answer(number)
-
-    def _lost_beginning(self, question: Question, answer: Any) -> bool:
-        """Tell whether an answer that was cut has lost its beginning because its thread stood still before it went on.
-
-        A thread that is resumed counts no cuts any more, and takes what the model goes on with for the whole.
-        """
-        cut = [number for number in question.numbers if number in self._speaker.cut]
-        loses = question.kind == TEXT and question.thread in self._resumed
-        return loses and any(text_of(number).endswith(answer) for number in cut)
 
     def _no_answer(self, question: Question, problem: str, *, ends: bool) -> None:
         self._tell(f"{question.id} has no answer: {problem}")
@@ -447,7 +431,7 @@ class Course:
         """Ask everything again, and let all go on until there is nothing left to do."""
         for name in self._threads:
             with suppress(ThreadClosed):
-                await self._resume(await self._systems[0].thread(name))
+                await (await self._systems[0].thread(name)).resume()
         for question in self._questions.values():
             self._wait(self._systems[question.numbers[0] % len(self._systems)], question)
         while not await self._rests():
@@ -470,7 +454,7 @@ class Course:
     async def _goes_on(self, agent: ThreadHandle, state: ThreadState) -> bool:
         """Let a thread go on that stands still; return whether it has nothing to do."""
         if state.frozen or state.status in ("stopped", "parked"):
-            await self._resume(agent)
+            await agent.resume()
         elif state.activity == "resting":
             await agent.send("Wake up.")
         elif state.activity == "retrying":

@@ -175,8 +175,6 @@ class Speaker:
         """What must not have happened."""
         self.misfits: Counter[int] = Counter()
         """Answers that could not be taken, by the number of the question."""
-        self.cut: set[int] = set()
-        """Numbers of the questions whose answers the output limit has cut, and that went on."""
         self.seen: Counter[str] = Counter()
         """What there was, by kind."""
         self.oddities = oddities
@@ -285,7 +283,6 @@ class Speaker:
             fits = len(rest) > 1 and len(before) < self._continuations
             if not fits:
                 return None
-            self.cut.add(asked.number)
             return turn(rest[: chance.randrange(1, len(rest))], reason="length")
         if before:
             return None

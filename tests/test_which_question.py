@@ -174,6 +174,21 @@ def test_an_answer_that_was_cut_and_interrupted_begins_anew() -> None:
     run(ScriptedModel(play), scenario)
 
 
+def test_an_answer_that_was_cut_keeps_its_beginning_in_a_thread_that_was_parked_meanwhile() -> None:
+    turns = iter([turn("A1 ", reason="length"), None, say("A2")])
+
+    def play(request: ModelRequest) -> Answer:
+        return next(turns) or InvalidRequest("no")
+
+    async def scenario(system: AgentSystem, agent: ThreadHandle) -> None:
+        with pytest.raises(NoAnswer, match="parked"):
+            await agent.ask("A", message_id="A")
+        await agent.resume()
+        assert await agent.ask("A", message_id="A") == "A1 A2"
+
+    run(ScriptedModel(play), scenario)
+
+
 def test_a_summary_leaves_no_doubt_which_question_is_to_be_answered() -> None:
     looks = 0
 

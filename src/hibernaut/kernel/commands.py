@@ -31,7 +31,7 @@ def resume(draft: Draft, by: Delivered) -> None:
     why = f": {content.reason}" if isinstance(content, Command) and content.reason else ""
     draft.notice("resumed", f"was {head.status}{why}")
     head.status, head.reason = "open", ""
-    head.repeats = head.continuations = 0
+    head.repeats = 0
     head.repeated = b""
     head.overflowed = False
     grant_anew(head)
