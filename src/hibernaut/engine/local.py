@@ -181,18 +181,21 @@ class LocalEngine:
         while not self._stopping.is_set():
             self._wake.clear()
             free = self._max_slices - len(self._slices)
-            claims = await self._claim(free) if free else []
-            for claim in claims:
-                lost = self._slices.get(claim.thread_id)
-                if lost is not None and lost.task is None:
-                    lost = lost.lost
-                new = self._slices[claim.thread_id] = _Slice(claim, lost)
-                workers.put(new)
-            if len(claims) == free and free:
+            if free and self._begin(workers, await self._claim(free)) == free:
                 continue
             if self._recovered and not self._wake.is_set() and not self._slices and not self.engine.dispatcher.running:
                 self._quiet.set()
             await self._wake.wait()
+
+    def _begin(self, workers: "Workers[_Slice]", claims: Sequence[Claim]) -> int:
+        """Begin slices; return how many. None is held on to here: while nothing goes on, nobody's messages are."""
+        for claim in claims:
+            lost = self._slices.get(claim.thread_id)
+            if lost is not None and lost.task is None:
+                lost = lost.lost
+            new = self._slices[claim.thread_id] = _Slice(claim, lost)
+            workers.put(new)
+        return len(claims)
 
     async def _claim(self, limit: int) -> list[Claim]:
         try:
