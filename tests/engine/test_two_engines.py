@@ -3,8 +3,11 @@
 import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
+from io import BytesIO
 from pathlib import Path
 from typing import TypeVar
+
+import pytest
 
 from hibernaut.engine.transcripts import Transcripts
 from hibernaut.errors import StoreBusy
@@ -265,5 +268,45 @@ def test_a_thread_that_another_engine_has_made_anew_says_nothing_of_the_one_befo
     async def scenario() -> None:
         assert await said("a secret") == ["a secret"]
         assert await said("hello") == ["hello"]
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("more", [1, 2])
+def test_a_thread_that_was_brought_back_from_elsewhere_says_nothing_of_what_it_had_become_here(more: int) -> None:
+    asked: list[list[object]] = []
+
+    def answer(request: ModelRequest) -> ScriptedTurn:
+        asked.append([item.content for item in request.transcript if isinstance(item, UserItem)])
+        return say("Yes.")
+
+    async def exported(it: AgentSystem) -> BytesIO:
+        await (await it.thread("t")).freeze()
+        archive = BytesIO()
+        await it.export("t", archive)
+        archive.seek(0)
+        return archive
+
+    async def scenario() -> None:
+        async with (
+            system(answer, store=MemoryStore(), clock=ManualClock()) as here,
+            system(answer, store=MemoryStore(), clock=ManualClock()) as there,
+        ):
+            await here.send("t", "one")
+            await here.wait_idle()
+            await there.import_(await exported(here))
+            for it, texts in ((here, ["two, here"]), (there, ["two, there"] * more)):
+                await (await it.thread("t")).thaw()
+                for text in texts:
+                    await it.send("t", text)
+                    await it.wait_idle()
+            back = await exported(there)
+            await (await here.thread("t")).freeze()
+            await (await here.thread("t")).delete()
+            await here.import_(back)
+            await (await here.thread("t")).thaw()
+            await here.send("t", "three")
+            await here.wait_idle()
+        assert asked[-1] == ["one", *["two, there"] * more, "three"]
 
     run(scenario)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from hibernaut.engine.history import read_material
 from hibernaut.engine.images import FittedItems, fit_images
 from hibernaut.kernel.head import Head, LoadedHead, decode_head
+from hibernaut.kernel.receipt import next_history
 from hibernaut.kernel.sizes import Sizes
 from hibernaut.kernel.transcript import Transcript, Validator
 from hibernaut.messages.items import EventItem, Item, ResultItem, UserItem, decode_page
@@ -15,6 +16,9 @@ from hibernaut.stores.protocol import Store
 
 TRANSCRIPT_CACHE = 32 * 1024 * 1024
 """Bytes of stored pages whose decoded form is kept, at most, over all threads."""
+
+BESIDE = 2_048
+"""Bytes that a thread counts for beside its pages: its head is kept, too."""
 
 
 _WITH_CONTENT = (UserItem, ResultItem, EventItem)
@@ -30,6 +34,7 @@ class HotTranscript:
         "_has_images",
         "_validator",
         "head",
+        "history",
         "memo",
         "salt",
         "since",
@@ -44,6 +49,8 @@ class HotTranscript:
         self.transcript = Transcript()
         self.salt = salt
         """That of its thread: one that is deleted and made anew under the same name has another."""
+        self.history = b""
+        """The digest of the thread's history: one that was brought back from elsewhere may go on in another way."""
         self.head: LoadedHead | None = None
         self.stored = b""
         """The bytes that `head` was written as; it is as good as they are, and nobody else changes it."""
@@ -148,7 +155,7 @@ class Transcripts:
     def ready(self, head: Head) -> HotTranscript | None:
         """Return the same as `at`, if nothing has to be read for it."""
         hot = self._hot.get(head.thread_id)
-        if hot is None or hot.version != head.version or hot.salt != head.salt or hot.since != _since(head):
+        if hot is None or hot.version != head.version or hot.history != head.history or not _is_of(hot, head):
             return None
         self._hot.move_to_end(head.thread_id)
         return hot
@@ -158,24 +165,33 @@ class Transcripts:
 
         What the thread inherits comes first, or its summary; then its own items.
         """
-        thread_id, version, since = head.thread_id, head.version, _since(head)
+        thread_id = head.thread_id
         hot = self._hot.get(thread_id)
-        if hot is not None and (hot.version > version or hot.since != since or hot.salt != head.salt):
+        if hot is not None and not (_is_of(hot, head) and await self._catch_up(hot, head)):
             self.drop(thread_id)
             hot = None
         if hot is None:
-            hot = self._hot[thread_id] = HotTranscript(head.salt, since)
+            hot = self._hot[thread_id] = HotTranscript(head.salt, _since(head))
+            self._grow(hot, BESIDE)
             if head.base is not None or head.summary is not None:
                 await self._begin(hot, head)
-        if hot.version < version:
-            hot.sizes.mark(head.measured_items)
-            for row in await self._store.read_log(thread_id, hot.version, version - hot.version):
-                hot.extend(decode_page(row.page))
-                self._grow(hot, len(row.page))
-            hot.version = version
+            else:
+                await self._catch_up(hot, head)
+            hot.history = head.history  # whether what is stored was changed is for `verify` to say
         self._hot[thread_id] = hot
         self._hot.move_to_end(thread_id)
         return hot
+
+    async def _catch_up(self, hot: HotTranscript, head: Head) -> bool:
+        """Read what has come since; tell whether it then is the history of that head."""
+        if hot.version < head.version:
+            hot.sizes.mark(head.measured_items)
+            for row in await self._store.read_log(head.thread_id, hot.version, head.version - hot.version):
+                hot.extend(decode_page(row.page))
+                hot.history = next_history(hot.history, row.page)
+                self._grow(hot, len(row.page))
+            hot.version = head.version
+        return hot.version == head.version and hot.history == head.history
 
     async def _begin(self, hot: HotTranscript, head: Head) -> None:
         material = await read_material(self._store, head)
@@ -203,7 +219,7 @@ class Transcripts:
             return
         hot.sizes.mark(head.measured_items)
         hot.extend(items)
-        hot.version = head.version
+        hot.version, hot.history = head.version, head.history
         hot.head, hot.stored = loaded, stored
         if self._hot.get(head.thread_id) is hot:
             self._grow(hot, size + hot.grown())
@@ -224,6 +240,11 @@ class Transcripts:
     def _grow(self, hot: HotTranscript, size: int) -> None:
         hot.size += size
         self._size += size
+
+
+def _is_of(hot: HotTranscript, head: Head) -> bool:
+    """Tell whether a transcript is one of that thread, and begins with the same summary."""
+    return hot.salt == head.salt and hot.since == _since(head)
 
 
 def _since(head: Head) -> int:
