@@ -86,10 +86,17 @@ def measure(agents: int, *, packed: bool) -> list[Grown]:
     return found
 
 
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{number} agents cannot be measured")
+    return number
+
+
 def main() -> None:
     """Measure, and print what each adds."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("agents", nargs="?", type=int, default=1_000)
+    parser.add_argument("agents", nargs="?", type=_positive, default=1_000)
     parser.add_argument("--packed", action="store_true")
     given = parser.parse_args()
     agents = given.agents
@@ -102,12 +109,14 @@ def main() -> None:
         print(f"{f'{one.turns} turns':<16}{''.join(shown)}")
     first, last = found[1], found[-1]
     turns, commits = (last.turns - first.turns) * agents, last.commits - first.commits
-    text = last.text - first.text
+    items, text = last.items - first.items, last.text - first.text
     overhead = last.file - first.file - (last.pages - first.pages) - (last.receipts - first.receipts)
+    beside = [] if given.packed else [("an item beside its text", (last.pages - first.pages - text) / items)]
     for name, value in (
         ("an agent that was never spoken to", found[0].file / agents),
         ("a turn (two commits), in the file", (last.file - first.file) / turns),
         ("its text", text / turns),
+        *beside,
         ("a page", (last.pages - first.pages) / commits),
         ("a receipt", (last.receipts - first.receipts) / commits),
         ("a commit beside page and receipt", overhead / commits),

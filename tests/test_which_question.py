@@ -10,6 +10,7 @@ import pytest
 from hibernaut import AgentSystem, ScriptedModel, ThreadHandle, ThreadOptions, tool
 from hibernaut.errors import MalformedInput, NoAnswer
 from hibernaut.kernel.outputs import WAITS
+from hibernaut.messages.inputs import InputMessage, ToolResult
 from hibernaut.messages.items import UserItem
 from hibernaut.messages.parts import plain_text
 from hibernaut.models.errors import InvalidRequest
@@ -272,7 +273,12 @@ def test_a_text_is_returned_as_the_model_wrote_it() -> None:
     run(ScriptedModel([say("a\u2400b\0c")]), scenario)
 
 
-@pytest.mark.parametrize("name", ["retry:1", "again:x", "sleep:call_1", "result:call_1", "question:q"])
+CALL = "call_0123456789abcdef"
+
+
+@pytest.mark.parametrize(
+    "name", ["retry:1", f"again:{'a' * 32}", f"sleep:{CALL}", f"result:{CALL}", "question:q_1.0@t"]
+)
 def test_no_message_can_take_the_name_of_one_of_the_runtime_s(name: str) -> None:
     async def scenario(system: AgentSystem, agent: ThreadHandle) -> None:
         for say_it in (agent.ask, agent.send):
@@ -282,6 +288,28 @@ def test_no_message_can_take_the_name_of_one_of_the_runtime_s(name: str) -> None
         assert await agent.ask("Hello?", message_id=f"my-{name}") == "to Hello?"
 
     run(ScriptedModel(to), scenario)
+
+
+@pytest.mark.parametrize("name", ["ask:1", "event:abc", "question:17", "close:ticket-4", "retry:now", "result:2026"])
+def test_names_that_only_look_like_those_of_the_runtime_are_anybody_s(name: str) -> None:
+    async def scenario(system: AgentSystem, agent: ThreadHandle) -> None:
+        assert await agent.ask("Hello?", message_id=name) == "to Hello?"
+
+    run(ScriptedModel(to), scenario)
+
+
+def test_no_result_can_take_the_name_of_another_call_s() -> None:
+    async def scenario(system: AgentSystem, agent: ThreadHandle) -> None:
+        for message_id, call_id in ((f"result:{CALL}", "call_other"), (f"result:{CALL}", CALL)):
+            message = InputMessage(message_id, "t", ToolResult(call_id, "x"))
+            if call_id == CALL:
+                await system.step([message])  # it is stale: there is no such call
+            else:
+                with pytest.raises(MalformedInput, match="one of the runtime's own"):
+                    await system.step([message])
+                assert await agent.inbox() == ()
+
+    steps(to, scenario)
 
 
 def test_whoever_waits_while_a_file_is_closed_is_told_so(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from hibernaut.errors import ConfigurationError, MalformedInput, ThreadClosed, T
 from hibernaut.kernel.commit import Blob
 from hibernaut.messages.inputs import (
     Event,
+    InputContent,
     InputMessage,
     ToolResult,
     UserText,
@@ -130,6 +131,19 @@ def fitted(given: object, *, blank: bool = False) -> tuple[Content, tuple[Blob, 
     return content, blobs
 
 
+def check_own_id(message_id: str, content: InputContent) -> None:
+    """Refuse an id that is another message's: that one would be a duplicate when it comes, and be waited for for ever.
+
+    Raises:
+        MalformedInput: it is one of the runtime's own.
+    """
+    if isinstance(content, Event) and content.event_id:
+        return  # it gets the id of its event
+    own = f"result:{content.call_id}" if isinstance(content, ToolResult) else ""
+    if message_id != own and is_of_the_runtime(message_id):
+        raise MalformedInput(f"message id {message_id!r} is one of the runtime's own; choose another")
+
+
 _BRINGS_CONTENT = (UserText, ToolResult, Event)
 
 
@@ -144,9 +158,7 @@ def admitted(message: InputMessage) -> tuple[InputMessage, tuple[Blob, ...]]:
         if digests_in((encode_input(message),)):
             raise MalformedInput(f"message {message.message_id!r} names stored bytes instead of bringing them")
         return message, ()
-    if isinstance(content, UserText) and is_of_the_runtime(message.message_id):
-        # The message of that id would be a duplicate when its time comes, and the thread would wait for ever.
-        raise MalformedInput(f"message id {message.message_id!r} is one of the runtime's own; choose another beginning")
+    check_own_id(message.message_id, content)
     said, blobs = fitted(content.content, blank=not isinstance(content, UserText))
     content = replace(content, content=said)
     if isinstance(content, Event) and content.event_id:

@@ -83,3 +83,10 @@ def test_a_shortened_receipt_without_those_before_it_is_refused() -> None:
         in_full([(b"two", shorten(rows)[1])])
     with pytest.raises(StoreCorrupt, match="nothing stands before it"):
         in_full([(b"one", b"")])
+
+
+def test_what_was_not_made_by_shortening_is_refused() -> None:
+    rows = chain([b"one", b"two"])
+    first = shorten(rows)[0]
+    with pytest.raises(StoreCorrupt, match="cannot be read"):
+        in_full([(b"one", first), (b"two", bytes((22, 5, 1)))])

@@ -109,5 +109,8 @@ async def post(port: int, connections: int, seconds: float, targets: list[Target
 
 if __name__ == "__main__":
     told = msgspec.json.decode(sys.stdin.buffer.read(), type=list[Target])
-    seen = asyncio.run(post(int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]), told))
+    try:
+        seen = asyncio.run(post(int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]), told))
+    except KeyboardInterrupt:
+        sys.exit(130)
     sys.stdout.buffer.write(msgspec.json.encode(seen))

@@ -8,14 +8,13 @@ import asyncio
 import sys
 import time
 from collections.abc import Sequence
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import msgspec
 
 from hibernaut.bench.callback_client import CALL, Seen, Target
+from hibernaut.bench.places import temporary_folder
 from hibernaut.clock import SystemClock
-from hibernaut.errors import ConfigurationError
+from hibernaut.errors import ConfigurationError, StoreError
 from hibernaut.kernel.commit import NewThread
 from hibernaut.kernel.config import LaunchConfig, encode_config
 from hibernaut.kernel.head import Call, Head, encode_head
@@ -53,10 +52,10 @@ async def callbacks(threads: int, connections: int, seconds: float, directory: s
         directory: where the file is made: its disk is what is measured. By default the system's temporary folder.
 
     Raises:
-        AssertionError: a callback was refused, or answered and not stored.
+        StoreError: a callback was refused, or answered and not stored.
     """
-    with TemporaryDirectory(dir=directory) as folder:
-        store = await SqliteStore.open(Path(folder) / "agents.db")
+    with temporary_folder(directory) as folder:
+        store = await SqliteStore.open(folder / "agents.db")
         clock = SystemClock()
         keys = ring_of(await store.secret())
         names = [f"thread_{number:06d}" for number in range(threads)]
@@ -70,7 +69,9 @@ async def callbacks(threads: int, connections: int, seconds: float, directory: s
         stored = sum([len(await store.read_inbox(name)) for name in names])
         await store.close()
     if taken.refused or stored != taken.callbacks:
-        raise AssertionError(f"of {taken.callbacks} callbacks {taken.refused} were refused and {stored} are stored")
+        raise StoreError(
+            f"of {taken.callbacks} callbacks {taken.refused} were refused and {stored} are stored; is it full?"
+        )
     return CallbacksResult(
         callbacks=taken.callbacks,
         callbacks_per_s=taken.per_second,

@@ -9,12 +9,12 @@ import random
 import sys
 import time
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import msgspec
 
 from hibernaut.bench.caches import forget, forget_all
 from hibernaut.bench.cold_process import Start
+from hibernaut.bench.places import temporary_folder
 from hibernaut.bench.population import name_of, populate
 from hibernaut.errors import ConfigurationError
 
@@ -51,8 +51,8 @@ async def cold_start(agents: int, store: str | None = None, *, drop_caches: bool
     Raises:
         ConfigurationError: the system does not let this user drop its caches.
     """
-    with TemporaryDirectory() as folder:
-        path = Path(store) if store else Path(folder) / "agents.db"
+    with temporary_folder() as folder:
+        path = Path(store) if store else folder / "agents.db"
         await populate(path, agents)
         first, second = random.sample(range(agents), 2)
         await _start(path, first)  # Python's own files come into the cache

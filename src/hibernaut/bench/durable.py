@@ -4,11 +4,11 @@ import os
 import statistics
 import time
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import msgspec
 
 from hibernaut.bench.floor import Floor
+from hibernaut.bench.places import temporary_folder
 from hibernaut.bench.scale import WARM, Sample, run_waves
 from hibernaut.bench.workload import COMPLETIONS, WAVE, Workload, drive
 from hibernaut.stores.sqlite import SqliteStore
@@ -46,10 +46,10 @@ async def durable(agents: int, turns: int, wave: int = WAVE, directory: str | No
         directory: where the file is made: its disk is what is measured. By default the system's temporary folder.
     """
     workload = Workload()
-    with TemporaryDirectory(dir=directory) as folder:
-        sync = _sync_ms(Path(folder) / "sync")
-        floor = Floor(Path(folder) / "floor.db", wave)
-        store = await SqliteStore.open(Path(folder) / "agents.db")
+    with temporary_folder(directory) as folder:
+        sync = _sync_ms(folder / "sync")
+        floor = Floor(folder / "floor.db", wave)
+        store = await SqliteStore.open(folder / "agents.db")
         async with AgentSystem(model=workload, tools=[workload.tool()], store=store) as system:
             await drive(system, workload, [f"warm-{number}" for number in range(WARM)], 2)
             stored, transactions = await store.stored_bytes(), store.transactions

@@ -7,12 +7,11 @@ the whole history is read from the store and decoded.
 
 import statistics
 import time
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import msgspec
 
 from hibernaut.bench.answering import Answering
+from hibernaut.bench.places import temporary_folder
 from hibernaut.kernel.limits import ThreadOptions
 from hibernaut.messages.inputs import InputMessage, UserText
 from hibernaut.stores.memory import MemoryStore
@@ -50,8 +49,8 @@ async def history(items: int, pairs: int, store: str = "memory") -> HistoryResul
         pairs: slices of each.
         store: "memory" or "sqlite".
     """
-    with TemporaryDirectory() as folder:
-        kept: Store = MemoryStore() if store == "memory" else await SqliteStore.open(Path(folder) / "agents.db")
+    with temporary_folder() as folder:
+        kept: Store = MemoryStore() if store == "memory" else await SqliteStore.open(folder / "agents.db")
         try:
             short, long = await _hot(kept, items, pairs)
             cold_short = [await _cold(kept, "short-0") for _ in range(COLD_STARTS)]

@@ -9,13 +9,13 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Literal
 
 import msgspec
 
 from hibernaut.bench.floor import Floor
 from hibernaut.bench.memory import resident_bytes, resident_now
+from hibernaut.bench.places import temporary_folder
 from hibernaut.bench.readings import Readings
 from hibernaut.bench.texts import Texts
 from hibernaut.bench.workload import COMPLETIONS, WAVE, Workload, drive, waves
@@ -101,10 +101,10 @@ async def scale(
     workload = Workload(Readings() if text == "corpus" else Texts())
     in_memory = store == "memory"
     packs = not in_memory if compress is None else compress
-    with TemporaryDirectory() as folder:
-        floor = Floor("" if in_memory else Path(folder) / "floor.db", wave)
+    with temporary_folder() as folder:
+        floor = Floor("" if in_memory else folder / "floor.db", wave)
         async with (
-            _opened(store, Path(folder) / "agents.db", compress=packs) as opened,
+            _opened(store, folder / "agents.db", compress=packs) as opened,
             AgentSystem(model=workload, tools=[workload.tool()], store=opened) as system,
         ):
             await drive(system, workload, [f"warm-{number}" for number in range(WARM)], 2)

@@ -9,12 +9,12 @@ import random
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import msgspec
 
 from hibernaut.bench.answering import Answering
 from hibernaut.bench.memory import resident_bytes
+from hibernaut.bench.places import temporary_folder
 from hibernaut.bench.population import name_of, populate
 from hibernaut.bench.scale import SETTLED
 from hibernaut.system import AgentSystem
@@ -52,10 +52,10 @@ async def wake(agents: int, messages: int, store: str | None = None) -> WakeResu
         messages: how many of them are woken.
         store: the file; it is made or filled up when it has fewer agents, and kept. By default a temporary one.
     """
-    with TemporaryDirectory() as folder:
-        path = Path(store) if store else Path(folder) / "agents.db"
+    with temporary_folder() as folder:
+        path = Path(store) if store else folder / "agents.db"
         made = await populate(path, agents)
-        few = Path(folder) / "few.db"
+        few = folder / "few.db"
         await populate(few, FEW)
         beside, _, _ = await _resident(few, random.sample(range(FEW), min(messages, FEW)))
         resident, late, idle = await _resident(path, random.sample(range(agents), messages))

@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, Iterator, Sequence
 
 from hibernaut.bench.readings import Readings
 from hibernaut.bench.texts import COMMAND, Texts
+from hibernaut.errors import StoreError
 from hibernaut.messages.events import Usage
 from hibernaut.messages.items import ResultItem
 from hibernaut.messages.stream import CallDelta, CallEnded, CallStarted, Finish, StreamPiece, TextDelta
@@ -22,6 +23,11 @@ WAVE = 500
 
 COMPLETIONS = 2
 """Completions of a turn."""
+
+LOOK_EVERY = 2.0
+"""Seconds between two looks whether the store fails."""
+
+FAILURES = "hibernaut_store_failures_total"
 
 
 class Workload:
@@ -60,7 +66,24 @@ async def drive(system: AgentSystem, workload: Workload, names: Sequence[str], t
     handles = await asyncio.gather(*[system.launch(thread_id=name) for name in names])
     for _ in range(turns):
         await asyncio.gather(*[handle.send(workload.texts.user_text(handle.thread_id)) for handle in handles])
-        await system.wait_idle()
+        await _wait_idle(system)
+
+
+async def _wait_idle(system: AgentSystem) -> None:
+    """Wait until nobody has anything to do.
+
+    Raises:
+        StoreError: the store fails, so that slices are tried again and again: what would be measured is no work.
+    """
+    idle = asyncio.ensure_future(system.wait_idle())
+    try:
+        while not (await asyncio.wait([idle], timeout=LOOK_EVERY))[0]:
+            failures = [row for row in (await system.metrics()).splitlines() if row.startswith(FAILURES)]
+            if any(float(row.split()[-1]) for row in failures):
+                raise StoreError("the store refuses what agents have done, so there is nothing to measure; is it full?")
+        idle.result()
+    finally:
+        idle.cancel()
 
 
 def waves(agents: int, wave: int) -> Iterator[list[str]]:

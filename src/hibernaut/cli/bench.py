@@ -1,5 +1,6 @@
 """`hibernaut bench`: measure this machine."""
 
+import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -49,6 +50,12 @@ def _reported(command: F) -> F:
     return command
 
 
+def _number(_context: click.Context, _parameter: click.Parameter, value: float) -> float:
+    if math.isnan(value):
+        raise click.BadParameter("nan is no number")
+    return value
+
+
 _agents = click.option("--agents", default=10_000, show_default=True, type=click.IntRange(1), help="How many agents.")
 _wave = click.option(
     "--wave", default=500, show_default=True, type=click.IntRange(1), help="Agents driven at the same time."
@@ -56,7 +63,7 @@ _wave = click.option(
 _directory = click.option(
     "--directory",
     metavar="FOLDER",
-    type=click.Path(exists=True, file_okay=False),
+    type=click.Path(exists=True, file_okay=False, writable=True),
     help="Folder for the file: its disk is what is measured.  [default: the system's for temporary files]",
 )
 _kept = click.option(
@@ -177,7 +184,14 @@ def history(items: int, pairs: int, store: str, **report: Any) -> None:
 @bench.command()
 @click.option("--threads", default=500, show_default=True, type=click.IntRange(1), help="Threads that are called back.")
 @click.option("--connections", default=64, show_default=True, type=click.IntRange(1), help="Connections of the client.")
-@click.option("--seconds", default=5.0, show_default=True, type=click.FloatRange(0.1), help="How long it posts.")
+@click.option(
+    "--seconds",
+    default=5.0,
+    show_default=True,
+    type=click.FloatRange(0.1, 86_400),
+    callback=_number,
+    help="How long it posts.",
+)
 @_directory
 @_reported
 def callbacks(threads: int, connections: int, seconds: float, directory: str | None, **report: Any) -> None:

@@ -9,7 +9,6 @@ from hibernaut.errors import (
     HibernautError,
     StoreBusy,
     StoreError,
-    StoreFull,
     TokenRefused,
     UnknownEffect,
     UnknownQuestion,
@@ -56,8 +55,7 @@ _ADVICE: tuple[tuple[type[HibernautError], str], ...] = (
     (UnknownQuestion, "`hibernaut inbox` shows those that wait"),
     (UnknownEffect, "`hibernaut effects list` shows those under way"),
     (TokenRefused, "give the token as the tool was given it, and the store it came from"),
-    (StoreBusy, "try again, or see which process holds it"),
-    (StoreFull, "make room, then try again"),
+    (StoreBusy, "or see which process holds it"),
 )
 
 

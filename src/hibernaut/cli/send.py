@@ -9,7 +9,7 @@ from hibernaut.cli.failures import ANSWERED
 from hibernaut.cli.running import MEMORY, opened, run_async
 from hibernaut.cli.starting import Setting, existing
 from hibernaut.cli.tools import load_tools
-from hibernaut.doors import refuse
+from hibernaut.doors import check_own_id, refuse
 from hibernaut.errors import MalformedInput
 from hibernaut.ids import RandomIds
 from hibernaut.messages.inputs import Event, ToolResult, UserText, event_message
@@ -116,6 +116,7 @@ async def _send_published(system: AgentSystem, letter: Letter) -> Outcome:
     await system.row(letter.thread_id)
     if not isinstance(content, ToolResult | Event):
         raise MalformedInput(f"a {type(content).__name__} cannot be sent")
+    check_own_id(message.message_id, content)
     fitted, blobs = fit(content.content)
     content = replace(content, content=fitted)
     kept = replace(message, content=content)

@@ -63,7 +63,10 @@ def in_full(rows: Iterable[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
             receipt = short[1:]
             place.jump(receipt)
         elif len(short) > 1 and follows:
-            receipt = _with_header(short[0]) + follows + _resolve(short[1:], page)
+            try:
+                receipt = _with_header(short[0]) + follows + _resolve(short[1:], page)
+            except struct.error as error:
+                raise StoreCorrupt(f"a shortened receipt cannot be read: {error}") from error
             place.step(receipt)
         else:
             raise StoreCorrupt("a shortened receipt cannot be read: nothing stands before it")

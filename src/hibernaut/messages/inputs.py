@@ -1,5 +1,6 @@
 """Input messages: the only thing that wakes a thread."""
 
+import re
 from typing import Final, Literal, TypeGuard
 
 import msgspec
@@ -259,41 +260,18 @@ def urgency(content: InputContent) -> int:
     return RESULT
 
 
-_OF_THE_RUNTIME: Final = frozenset(
-    {
-        "again",
-        "answer",
-        "ask",
-        "asked",
-        "cancelled",
-        "close",
-        "closed",
-        "deadline",
-        "event",
-        "expiry",
-        "fork",
-        "orphaned",
-        "parent",
-        "parked",
-        "question",
-        "report",
-        "result",
-        "retry",
-        "seed",
-        "settled",
-        "sleep",
-        "stopped",
-        "unauthorized",
-        "unknown",
-    }
+_OF_THE_RUNTIME: Final = re.compile(
+    r"retry:\d+|again:[0-9a-f]{32}"
+    r"|(result|unknown|sleep|deadline|expiry|cancelled|asked|settled|orphaned|event|report|parent):call_[0-9a-z]{16}(:.*)?"
+    r"|(question|ask|answer|unauthorized):q_.*|(report|stopped|parked):thread_[0-9a-z]{24}:\d+|(closed|close|seed):thread_.*",
+    re.DOTALL,
 )
-"""Kinds of messages that the runtime makes: the id of such a message is `KIND:`, and what it is about."""
+"""The ids of the messages that the runtime makes, or has made, for a thread that is there."""
 
 
 def is_of_the_runtime(message_id: str) -> bool:
     """Tell whether a message id is of a form in which the runtime names messages of its own."""
-    kind, colon, _ = message_id.partition(":")
-    return bool(colon) and kind in _OF_THE_RUNTIME
+    return _OF_THE_RUNTIME.fullmatch(message_id) is not None
 
 
 def event_message(thread_id: str, event: Event, sender: str, metadata: str = "") -> InputMessage:
