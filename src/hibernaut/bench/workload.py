@@ -27,6 +27,8 @@ COMPLETIONS = 2
 LOOK_EVERY = 2.0
 """Seconds between two looks whether the store fails."""
 
+NOTHING = "there is nothing to measure; is it full?"
+
 FAILURES = "hibernaut_store_failures_total"
 
 
@@ -61,12 +63,19 @@ class Workload:
 
 
 async def drive(system: AgentSystem, workload: Workload, names: Sequence[str], turns: int) -> None:
-    """Make the agents of one wave, and have them do their turns at the same time, turn by turn."""
+    """Make the agents of one wave, and have them do their turns at the same time, turn by turn.
+
+    Raises:
+        StoreError: the store refused some of it, so there is nothing to measure.
+    """
     workload.texts.begin()
+    before, wanted = system.completions, len(names) * turns * COMPLETIONS
     handles = await asyncio.gather(*[system.launch(thread_id=name) for name in names])
     for _ in range(turns):
         await asyncio.gather(*[handle.send(workload.texts.user_text(handle.thread_id)) for handle in handles])
         await _wait_idle(system)
+    if (stored := system.completions - before) != wanted:
+        raise StoreError(f"{stored} of {wanted} completions were stored, so {NOTHING}")
 
 
 async def _wait_idle(system: AgentSystem) -> None:
@@ -80,7 +89,7 @@ async def _wait_idle(system: AgentSystem) -> None:
         while not (await asyncio.wait([idle], timeout=LOOK_EVERY))[0]:
             failures = [row for row in (await system.metrics()).splitlines() if row.startswith(FAILURES)]
             if any(float(row.split()[-1]) for row in failures):
-                raise StoreError("the store refuses what agents have done, so there is nothing to measure; is it full?")
+                raise StoreError(f"the store refuses what agents have done, so {NOTHING}")
         idle.result()
     finally:
         idle.cancel()
