@@ -45,7 +45,8 @@ class ThreadHandle(SteersThread):
         """Say something. Returns the message id; then it is stored. The same id twice is the same message.
 
         Raises:
-            MalformedInput: it is blank. TooLarge. ThreadClosed. UnknownThread: it was deleted.
+            MalformedInput: it is blank, or the message id is one that the runtime gives. TooLarge. ThreadClosed.
+            UnknownThread: it was deleted.
         """
         system = self._system
         message, blobs = system.user_message(self.thread_id, content, message_id, user, metadata)
@@ -107,7 +108,8 @@ class ThreadHandle(SteersThread):
 
         Raises:
             NoAnswer: the thread is parked, stopped or closed before it has answered, or what it answered does not fit.
-            MalformedInput: it is blank. TooLarge. ThreadClosed. UnknownThread: it was deleted.
+            MalformedInput: it is blank, or the message id is one that the runtime gives. TooLarge. ThreadClosed.
+            UnknownThread: it was deleted.
             ToolDefinitionError: JSON cannot write the type.
         """
         system, kind = self._system, None if output is str else OutputType(output)

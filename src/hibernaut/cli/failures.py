@@ -55,7 +55,7 @@ _ADVICE: tuple[tuple[type[HibernautError], str], ...] = (
     (UnknownQuestion, "`hibernaut inbox` shows those that wait"),
     (UnknownEffect, "`hibernaut effects list` shows those under way"),
     (TokenRefused, "give the token as the tool was given it, and the store it came from"),
-    (StoreBusy, "or see which process holds it"),
+    (StoreBusy, "see which process holds it"),
 )
 
 

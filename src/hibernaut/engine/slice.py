@@ -21,7 +21,7 @@ from hibernaut.engine.streams import STALLED_AFTER, InlineWait, LiveStream, let_
 from hibernaut.engine.transcripts import HotTranscript, Transcripts
 from hibernaut.engine.work import Work, work_for
 from hibernaut.errors import ConfigurationError, InvariantBroken, ModelError
-from hibernaut.kernel.commit import Disposition, Effect, SliceCommit
+from hibernaut.kernel.commit import Disposition, Effect
 from hibernaut.kernel.compaction import Pressure, give_up
 from hibernaut.kernel.draft import Draft, Found
 from hibernaut.kernel.fold import Failure, Spent, count, fold_failure, fold_interrupted, fold_turn, spawns
@@ -165,7 +165,7 @@ class SliceRunner:
             await self._store.commit(claim, commit, keep=again)
             if self._unborn:
                 self._unborn.pop(head.thread_id, None)
-            self._follow(one, draft, loaded, commit)
+            self._follow(one, draft, len(commit.page))
             count_round(metrics, was, draft, one.asked, claim.tries > MAX_TRIES)
             if due:
                 metrics.resumed.observe(self._clock.now() - due)
@@ -174,6 +174,7 @@ class SliceRunner:
                 owed = [effect for effect in owed if effect not in inline]
                 self._dispatcher.perform(self._work(owed, draft, launch))
             if not again:
+                self.transcripts.keep(loaded, commit.head)
                 metrics.slices += 1
                 return
             if inline:
@@ -258,11 +259,11 @@ class SliceRunner:
     def _work(self, effects: Sequence[Effect], draft: Draft, launch: Launch) -> list[Work]:
         return [work_for(effect, draft.head, launch.config) for effect in effects]
 
-    def _follow(self, one: _Round, draft: Draft, loaded: LoadedHead, commit: SliceCommit) -> None:
+    def _follow(self, one: _Round, draft: Draft, size: int) -> None:
         """Bring what is kept in memory up to a commit that the store has taken."""
         head = draft.head
         if one.hot is not None:
-            self.transcripts.advance(loaded, commit.head, one.hot, draft.items[one.known :], len(commit.page))
+            self.transcripts.advance(head, one.hot, draft.items[one.known :], size)
         if one.asked.turn is TurnCommit.COMPLETE:
             self.completions += 1
         self._feed.end(head.thread_id)

@@ -203,28 +203,24 @@ class Transcripts:
         self._grow(hot, material.size)
         hot.version = head.version
 
-    def advance(self, loaded: LoadedHead, stored: bytes, hot: HotTranscript, items: Sequence[Item], size: int) -> None:
-        """Take over what a commit has stored.
-
-        Args:
-            loaded: the head, which is this cache's from now on.
-            stored: what it was written as.
-            hot: the transcript that the round had.
-            items: those that it does not have yet.
-            size: the bytes of the page.
-        """
-        head = loaded.head
+    def advance(self, head: Head, hot: HotTranscript, items: Sequence[Item], size: int) -> None:
+        """Take over what a commit has appended: `items` that the transcript does not have yet, `size` bytes in all."""
         if _since(head) != hot.since:
             self.drop(head.thread_id)
             return
         hot.sizes.mark(head.measured_items)
         hot.extend(items)
         hot.version, hot.history = head.version, head.history
-        hot.head, hot.stored = loaded, stored
         if self._hot.get(head.thread_id) is hot:
             self._grow(hot, size + hot.grown())
             while self._size > self._limit and len(self._hot) > 1:
                 self.drop(next(iter(self._hot)))
+
+    def keep(self, loaded: LoadedHead, stored: bytes) -> None:
+        """Keep the head that a slice ends with, and the bytes that it was written as: nobody changes it any more."""
+        hot = self._hot.get(loaded.head.thread_id)
+        if hot is not None:
+            hot.head, hot.stored = loaded, stored
 
     def drop(self, thread_id: str) -> None:
         """Forget a thread's transcript: it was tried and not committed, or the thread rests."""
