@@ -132,7 +132,7 @@ def test_a_message_that_was_not_handed_over_is_dropped_or_edited_where_it_stands
     queued = {"far": first, "farther": second}
     draft = prepare(thread.head, inputs, thread.options, thread.now, found=Found(queued=queued))
     assert draft.dispositions == [("far", DROPPED), ("d0", ACCEPTED), ("d1", ACCEPTED)]
-    assert [*draft.edits.messages] == ["farther"]
+    assert [*draft.edited] == ["farther"]
     assert not draft.wants_completion
 
 

@@ -75,109 +75,69 @@ class Found(msgspec.Struct, frozen=True):
 NOTHING_FOUND: Final = Found()
 
 
-class Edits(msgspec.Struct):
-    """What operators have changed in messages that wait."""
-
-    messages: dict[str, InputMessage] = {}
-    """What they are now, by their ids."""
-    digests: list[tuple[str, bytes, bytes]] = []
-    """The id of each, and the digests of what it said before and of what it says now."""
-
-
-class Draft:
+class Draft(msgspec.Struct, eq=False):
     """A round being worked out. `head` is the draft's own and is changed in place.
 
     `now` is the moment from which timers are counted: whoever asks the model sets it anew before folding the answer.
     """
 
-    __slots__ = (
-        "authority",
-        "blobs",
-        "blocked",
-        "calls",
-        "closing",
-        "compacting",
-        "deferred",
-        "dispositions",
-        "dropped",
-        "edits",
-        "effects",
-        "events",
-        "family",
-        "found",
-        "head",
-        "items",
-        "notes",
-        "now",
-        "open_before",
-        "options",
-        "outgoing",
-        "output",
-        "patience",
-        "provenance",
-        "queueing",
-        "reauthorized",
-        "resumed_by",
-        "retrying",
-        "settled",
-        "spawned",
-        "turn_end",
-        "warned",
-    )
+    head: Head
+    options: ThreadOptions
+    now: int
+    family: int = 0
+    """Threads that live below the root of this one's tree."""
+    authority: Judge = OPEN
+    """What the thread may do."""
+    found: Found = NOTHING_FOUND
+    """What was looked up for the inputs."""
+    items: list[Item] = []
+    dispositions: list[tuple[str, Disposition]] = []
+    provenance: dict[str, Entry] = {}
+    """Where inputs came from, by message id, as far as their ids do not say so."""
+    notes: dict[str, str] = {}
+    """What there is to say of events, by message id: why one is refused, or that others are missing before it."""
+    warned: set[str] = set()
+    """Subscriptions of which people are told that an event was refused."""
+    deferred: list[tuple[str, int]] = []
+    dropped: list[str] = []
+    edited: dict[str, InputMessage] = {}
+    """What operators have changed in messages that wait: what these are now, by their ids,"""
+    edits: list[tuple[str, bytes, bytes]] = []
+    """and for each change the id, and the digests of what it said before and of what it says now."""
+    resumed_by: str = ""
+    """The input that lets a stopped or parked thread go on."""
+    effects: list[Effect] = []
+    blobs: list[Blob] = []
+    outgoing: list[Outgoing] = []
+    settled: list[str] = []
+    spawned: list[NewThread] = []
+    calls: list[str] = []
+    events: int = 0
+    queueing: bool = False
+    """An input before the present one waits for an open call."""
+    retrying: bool = False
+    """It is time to try again after a failure."""
+    reauthorized: bool = False
+    """An operator has given it another authority."""
+    compacting: bool = False
+    """An operator wants the history compacted."""
+    open_before: tuple[str, ...] = ()
+    """Calls that the stored history leaves open."""
+    turn_end: int = 0
+    """How many items there are up to the end of the turn that the model has just made."""
+    output: Output | None = None
+    """What is wanted of the answer that a program waits for, where it is to have a form."""
+    closing: tuple[str, str] | None = None
+    """The model ends the thread with this turn: why, and its report."""
+    blocked: dict[str, int] = {}
+    """Subscriptions and children of which an event or a report waits: those behind it wait too, and until when.
 
-    def __init__(self, head: Head, options: ThreadOptions, now: int) -> None:  # its fields
-        self.head = head
-        self.options = options
-        self.now = now
-        self.authority = OPEN
-        """What the thread may do."""
-        self.found = NOTHING_FOUND
-        """What was looked up for the inputs."""
-        self.items: list[Item] = []
-        self.dispositions: list[tuple[str, Disposition]] = []
-        self.provenance: dict[str, Entry] = {}
-        """Where inputs came from, by message id, as far as their ids do not say so."""
-        self.notes: dict[str, str] = {}
-        """What there is to say of events, by message id: why one is refused, or that others are missing before it."""
-        self.warned: set[str] = set()
-        """Subscriptions of which people are told that an event was refused."""
-        self.deferred: list[tuple[str, int]] = []
-        self.dropped: list[str] = []
-        self.edits = Edits()
-        """What operators have changed in messages that wait."""
-        self.resumed_by = ""
-        """The input that lets a stopped or parked thread go on."""
-        self.effects: list[Effect] = []
-        self.blobs: list[Blob] = []
-        self.outgoing: list[Outgoing] = []
-        self.settled: list[str] = []
-        self.spawned: list[NewThread] = []
-        self.calls: list[str] = []
-        self.events = 0
-        self.queueing = False
-        """An input before the present one waits for an open call."""
-        self.retrying = False
-        """It is time to try again after a failure."""
-        self.reauthorized = False
-        """An operator has given it another authority."""
-        self.compacting = False
-        """An operator wants the history compacted."""
-        self.family = 0
-        """Threads that live below the root of this one's tree."""
-        self.open_before = head.turn
-        """Calls that the stored history leaves open."""
-        self.turn_end = 0
-        """How many items there are up to the end of the turn that the model has just made."""
-        self.output: Output | None = None
-        """What is wanted of the answer that a program waits for, where it is to have a form."""
-        self.closing: tuple[str, str] | None = None
-        """The model ends the thread with this turn: why, and its report."""
-        self.blocked: dict[str, int] = {}
-        """Subscriptions and children of which an event or a report waits: those behind it wait too, and until when.
+    0: for an open call."""
+    patience: dict[str, int] = {}
+    """Messages that wait for something else than an open call, and until when."""
 
-        0: for an open call."""
-        self.patience: dict[str, int] = {}
-        """Messages that wait for something else than an open call, and until when."""
+    def __post_init__(self) -> None:
+        self.open_before = self.head.turn
 
     def dispose(self, arrived: Delivered, disposition: Disposition, tool: str = "") -> None:
         """Give an input its final disposition. `tool` is that of the call that it names."""

@@ -71,8 +71,7 @@ def prepare(
     `family` counts the threads below the root of its tree, `authority` is what the thread may do, `found` was looked up
     for the inputs.
     """
-    draft = Draft(head, options, now)
-    draft.family, draft.authority, draft.found = family, authority, found
+    draft = Draft(head, options, now, family, authority, found)
     if head.status == "closed":
         draft.dispose_all(inputs, Disposition.CLOSED)
         return draft

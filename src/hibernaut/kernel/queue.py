@@ -54,7 +54,7 @@ def _change(draft: Draft, decision: Drop | Edit, where: dict[str, Delivered]) ->
         return Disposition.REFUSED
     if isinstance(decision, Drop):
         draft.dispose_all([target], Disposition.DROPPED)
-        draft.edits.messages.pop(decision.message_id, None)
+        draft.edited.pop(decision.message_id, None)
         del where[decision.message_id]
         draft.notice("dropped", f"message {decision.message_id} was dropped by an operator{why}")
         return Disposition.ACCEPTED
@@ -62,8 +62,8 @@ def _change(draft: Draft, decision: Drop | Edit, where: dict[str, Delivered]) ->
         return Disposition.REFUSED
     edited = _edited(message, message.content, decision.content)
     digests = digest_of(message.content.content), digest_of(decision.content)
-    draft.edits.digests.append((decision.message_id, *digests))
-    draft.edits.messages[decision.message_id] = edited
+    draft.edits.append((decision.message_id, *digests))
+    draft.edited[decision.message_id] = edited
     where[decision.message_id] = replace(target, message=edited)
     draft.notice("edited", f"message {decision.message_id} was edited by an operator{why}")
     return Disposition.ACCEPTED

@@ -93,15 +93,16 @@ _decoder = decoder_of(Receipt)
 
 _DEFAULTS: Final[tuple[object, ...]] = Receipt.__struct_defaults__
 _REQUIRED: Final = len(Receipt.__struct_fields__) - len(_DEFAULTS)
+_RARE: Final = Receipt.__struct_fields__.index("tools")
+"""Where the fields begin of which most receipts have none."""
+_NONE_RARE: Final = _DEFAULTS[_RARE - _REQUIRED :]
 
 
 def encode_receipt(receipt: Receipt) -> bytes:
     """Write a receipt; the fields at its end that have their defaults are left out."""
     values = msgspec.structs.astuple(receipt)
-    last = len(values)
-    for default in reversed(_DEFAULTS):
-        if values[last - 1] != default:
-            break
+    last = _RARE if values[_RARE:] == _NONE_RARE else len(values)
+    while last > _REQUIRED and values[last - 1] == _DEFAULTS[last - 1 - _REQUIRED]:
         last -= 1
     return pack(values[:last])
 

@@ -58,7 +58,7 @@ def seal(
     config = head.config if first else b""
     authority = head.authority if first or draft.reauthorized else b""
     provenance = _provenance(draft) if draft.provenance else ()
-    edited = tuple(draft.edits.digests)
+    edited = tuple(draft.edits)
     # In the order of its fields: by their names it would take four times as long, and every slice makes one.
     receipt = encode_receipt(
         Receipt(
@@ -97,7 +97,7 @@ def seal(
         consumed=consumed,
         deferred=tuple(draft.deferred),
         dropped=tuple(draft.dropped),
-        rewritten=_still_waiting(draft, consumed) if draft.edits.messages else (),
+        rewritten=_still_waiting(draft, consumed) if draft.edited else (),
         spawned=tuple(draft.spawned),
         outgoing=tuple(draft.outgoing),
         effects=tuple(draft.effects),
@@ -117,7 +117,7 @@ def _provenance(draft: Draft) -> tuple[Entry, ...]:
 
 
 def _still_waiting(draft: Draft, consumed: Collection[str]) -> tuple[InputMessage, ...]:
-    return tuple([message for name, message in draft.edits.messages.items() if name not in consumed])
+    return tuple([message for name, message in draft.edited.items() if name not in consumed])
 
 
 def _owes(draft: Draft) -> tuple[int | str, ...]:

@@ -1,7 +1,9 @@
 """From the pieces of a stream to a turn. Nothing of it is history until the turn is complete."""
 
 from collections.abc import Iterable
-from typing import Literal
+from itertools import groupby
+from operator import attrgetter
+from typing import Final, Literal
 
 import msgspec
 
@@ -17,6 +19,9 @@ from hibernaut.messages.stream import (
     TextDelta,
 )
 from hibernaut.messages.text import clean
+
+
+_text_of: Final = attrgetter("text")
 
 
 class TurnText(msgspec.Struct, frozen=True, gc=False):
@@ -70,11 +75,7 @@ class TurnBuffer:
         if self.finish is not None:
             return
         if type(piece) is TextDelta:
-            if self._run is not None:
-                self._run.append(piece.text)
-            elif piece.text:
-                self._run = [piece.text]
-                self._parts.append(self._run)
+            self._say([piece.text])
         elif type(piece) is CallDelta:
             if piece.index in self._calls:
                 self._calls[piece.index].pieces.append(piece.arguments)
@@ -92,14 +93,20 @@ class TurnBuffer:
             self.finish = piece
 
     def feed_all(self, pieces: Iterable[StreamPiece]) -> None:
-        """Take the next pieces."""
-        run = self._run
-        for piece in pieces:
-            if run is not None and type(piece) is TextDelta:
-                run.append(piece.text)
+        """Take the next pieces. Most of them are texts, which are taken together."""
+        for kind, alike in groupby(pieces, type):
+            if kind is TextDelta and self.finish is None:
+                self._say(list(map(_text_of, alike)))
             else:
-                self.feed(piece)
-                run = self._run
+                for piece in alike:
+                    self.feed(piece)
+
+    def _say(self, texts: list[str]) -> None:
+        if self._run is not None:
+            self._run += texts
+        elif any(texts):
+            self._run = texts
+            self._parts.append(texts)
 
     def _begin(self, call: TurnCall, index: int) -> None:
         self._run = None
