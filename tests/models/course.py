@@ -250,7 +250,7 @@ class Course:
     def _stands_still(self) -> bool:
         engine = self._system._engine
         assert engine is not None
-        at_work = engine._slices.keys() - self._board.held.keys()
+        at_work = set(engine.slices.threads) - self._board.held.keys()
         return not (at_work or engine._wake.is_set() or engine.engine.dispatcher.running)
 
     async def _come_to_rest(self) -> None:

@@ -99,27 +99,33 @@ class Engine:
         self._unreleased: list[tuple[Claim, int]] = []
         self._orphans: list[EffectRow] = []
 
-    async def slice(self, claim: Claim, streaming: Callable[[str], None] | None = None) -> None:
+    async def slice(self, claim: Claim) -> None:
         """Run a claimed slice. Whatever goes wrong with it stays with its thread."""
         try:
-            await self.runner.run(claim, streaming)
-        except StaleClaim:
+            await self.runner.run(claim)
+        except Exception as error:  # noqa: BLE001  # it is told
+            await self.failed(claim, error)
+
+    async def failed(self, claim: Claim, error: Exception) -> None:
+        """Tell why a slice came to nothing, and see to it that its thread is tried again."""
+        thread_id = claim.thread_id
+        if isinstance(error, StaleClaim):
             self._metrics.conflicts[STALE_CLAIM] += 1
-            logger.info("thread %s was taken over by another engine", claim.thread_id)
-        except StoreError as error:
-            if await self._is_deleted(claim.thread_id):
-                logger.info("thread %s was deleted while it was at work", claim.thread_id)
+            logger.info("thread %s was taken over by another engine", thread_id)
+        elif isinstance(error, StoreError):
+            if await self._is_deleted(thread_id):
+                logger.info("thread %s was deleted while it was at work", thread_id)
                 return
             if isinstance(error, StoreBusy):
                 self._metrics.conflicts[BUSY] += 1
             else:
                 self._metrics.store_failures += 1
-            logger.exception("the store failed in a slice of thread %s", claim.thread_id)
+            logger.error("the store failed in a slice of thread %s", thread_id, exc_info=error)
             await self._give_back(claim)
-        except Exception:
+        else:
             # One thread's defect must not end the engine: it is tried again a bounded number of times, then parked.
             self._metrics.slices_failed += 1
-            logger.exception("a slice of thread %s failed", claim.thread_id)
+            logger.error("a slice of thread %s failed", thread_id, exc_info=error)
             await self._give_back(claim)
 
     async def _is_deleted(self, thread_id: str) -> bool:

@@ -5,14 +5,12 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from hibernaut.clock import Clock
 from hibernaut.engine.core import ADOPT_AT_ONCE, Engine
 from hibernaut.engine.interruptions import LOOK_EVERY, Interruptions
 from hibernaut.engine.live import LiveFeed
 from hibernaut.engine.servers import Remote
-from hibernaut.engine.workers import Workers
+from hibernaut.engine.stages import Stages
 from hibernaut.errors import StoreError
 from hibernaut.messages.inputs import USER
 from hibernaut.metrics import Metrics
@@ -42,16 +40,6 @@ REST_AFTER = 1_000
 
 DRAIN = 10_000
 """Milliseconds that a graceful stop leaves to running slices."""
-
-
-class _Slice(msgspec.Struct, eq=False):
-    """A claim whose slice runs, or waits for a worker."""
-
-    claim: Claim
-    lost: "_Slice | None" = None
-    """What runs under an earlier claim of the thread: this engine was taken for dead meanwhile."""
-    task: asyncio.Task[None] | None = None
-    """Where it runs, as long as it does."""
 
 
 class LocalEngine:
@@ -91,8 +79,6 @@ class LocalEngine:
         self._tenant = tenant
         self._metrics = metrics
         self._traces = traces
-        self._slices: dict[str, _Slice] = {}
-        self._interruptions: Interruptions | None = None
         self._worked = 0
         self._recovered = False
         self._wake = asyncio.Event()
@@ -102,6 +88,8 @@ class LocalEngine:
         self._alarm_due = 0
         self._started = asyncio.Event()
         self._engine: Engine | None = None
+        self._interruptions: Interruptions | None = None
+        self._stages: Stages | None = None
         self._group: asyncio.TaskGroup | None = None
 
     @property
@@ -121,6 +109,13 @@ class LocalEngine:
         self._wake.set()
 
     @property
+    def slices(self) -> Stages:
+        """The slices that run."""
+        if self._stages is None:
+            raise RuntimeError("the engine does not run")
+        return self._stages
+
+    @property
     def interruptions(self) -> Interruptions:
         """What stops completions."""
         if self._interruptions is None:
@@ -133,7 +128,7 @@ class LocalEngine:
             self._wake.set()
             self._quiet.clear()
             await self._quiet.wait()
-            if not self.engine.dispatcher.running and not self._slices and not self._wake.is_set():
+            if not self.engine.dispatcher.running and not self.slices and not self._wake.is_set():
                 return
 
     async def run(self) -> None:
@@ -160,11 +155,13 @@ class LocalEngine:
                     traces=self._traces,
                 )
                 self._interruptions = Interruptions(self._store, self._engine.runner.streams, group)
+                self._engine.runner.on_stream = self._interruptions.streaming
+                self._stages = Stages(self._engine, self._interruptions, group, self._wake.set)
                 self._recovered = await self._engine.upkeep(ADOPT_AT_ONCE)
                 await self._look_ahead()
                 upkeep = [group.create_task(self._keep_up()), group.create_task(self._look_around())]
                 self._started.set()
-                await self._claim_until_stopped(group)
+                await self._claim_until_stopped()
                 await self._wind_down(group)
                 for task in [*upkeep, self._alarm]:
                     if task is not None:
@@ -176,25 +173,20 @@ class LocalEngine:
 
     # Claiming
 
-    async def _claim_until_stopped(self, group: asyncio.TaskGroup) -> None:
-        workers = Workers(group, self._run_slice)
+    async def _claim_until_stopped(self) -> None:
         while not self._stopping.is_set():
             self._wake.clear()
-            free = self._max_slices - len(self._slices)
-            if free and self._begin(workers, await self._claim(free)) == free:
+            free = self._max_slices - len(self.slices)
+            if free and await self._begin(free) == free:
                 continue
-            if self._recovered and not self._wake.is_set() and not self._slices and not self.engine.dispatcher.running:
+            if self._recovered and not self._wake.is_set() and not self.slices and not self.engine.dispatcher.running:
                 self._quiet.set()
             await self._wake.wait()
 
-    def _begin(self, workers: "Workers[_Slice]", claims: Sequence[Claim]) -> int:
+    async def _begin(self, most: int) -> int:
         """Begin slices; return how many. None is held on to here: while nothing goes on, nobody's messages are."""
-        for claim in claims:
-            lost = self._slices.get(claim.thread_id)
-            if lost is not None and lost.task is None:
-                lost = lost.lost
-            new = self._slices[claim.thread_id] = _Slice(claim, lost)
-            workers.put(new)
+        claims = await self._claim(most)
+        await self.slices.begin(claims)
         return len(claims)
 
     async def _claim(self, limit: int) -> list[Claim]:
@@ -210,42 +202,21 @@ class LocalEngine:
             self._worked = self._clock.now()
         return claims
 
-    async def _run_slice(self, one: _Slice) -> None:
-        thread_id = one.claim.thread_id
-        if self._slices.get(thread_id) is not one:  # its claim was over before it began
-            return
-        one.task = asyncio.current_task()
-        lost, one.lost = one.lost, None
-        try:
-            if lost is not None and lost.task is not None:
-                lost.task.cancel()
-                await asyncio.wait([lost.task])
-            await self.engine.slice(one.claim, self.interruptions.streaming)
-        finally:
-            one.task = None
-            if self._slices.get(thread_id) is one:
-                del self._slices[thread_id]
-            self.interruptions.forget(thread_id)
-            self._wake.set()
-
     def _hint(self, thread_id: str, urgency: int) -> None:
-        if thread_id not in self._slices:
+        if thread_id not in self.slices.threads:
             self._wake.set()
         elif urgency == USER:
             self.interruptions.poke([thread_id])
 
     async def _wind_down(self, group: asyncio.TaskGroup) -> None:
-        if self._slices:
+        if self.slices:
             drained = group.create_task(self._clock.sleep(DRAIN))
             drained.add_done_callback(lambda _: self._wake.set())
-            while self._slices and not drained.done():
+            while self.slices and not drained.done():
                 self._wake.clear()
                 await self._wake.wait()
             drained.cancel()
-            for one in self._slices.values():
-                if one.task is not None:
-                    one.task.cancel()
-            self._slices.clear()
+            self.slices.cancel()
         self.engine.dispatcher.shut_down()
         await self.engine.dispatcher.join()
 
@@ -294,7 +265,7 @@ class LocalEngine:
             now = self._clock.now()
             runner = self.engine.runner
             self.interruptions.look(now)
-            if self._slices:
+            if self.slices:
                 self._worked = now
             elif now - self._worked > REST_AFTER:
                 runner.transcripts.clear()
@@ -308,7 +279,7 @@ class LocalEngine:
     async def _put_away(self) -> None:
         """Let the store put away what is hot, until something goes on again."""
         try:
-            while not self._slices and await self._store.rest():  # noqa: ASYNC110 - it works, and lets others do so
+            while not self.slices and await self._store.rest():  # noqa: ASYNC110 - it works, and lets others do so
                 await asyncio.sleep(0)
         except StoreError:
             logger.exception("the store could not put away what is hot; trying again")
@@ -316,6 +287,6 @@ class LocalEngine:
     async def _heed_others(self) -> None:
         self._wake.set()
         self._feed.moved_elsewhere()
-        self.interruptions.poke(self._slices)
+        self.interruptions.poke(self.slices.threads)
         await self.engine.dispatcher.heed_cancellations()
         await self._look_ahead()

@@ -2,9 +2,10 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -21,7 +22,7 @@ from hibernaut.engine.streams import STALLED_AFTER, InlineWait, LiveStream, let_
 from hibernaut.engine.transcripts import HotTranscript, Transcripts
 from hibernaut.engine.work import Work, work_for
 from hibernaut.errors import ConfigurationError, InvariantBroken, ModelError
-from hibernaut.kernel.commit import Disposition, Effect
+from hibernaut.kernel.commit import Disposition, Effect, SliceCommit
 from hibernaut.kernel.compaction import Pressure, give_up
 from hibernaut.kernel.draft import Draft, Found
 from hibernaut.kernel.fold import Failure, Spent, count, fold_failure, fold_interrupted, fold_turn, spawns
@@ -54,6 +55,46 @@ logger = logging.getLogger(__name__)
 
 MAX_TRIES = 5
 """Claims of a thread that may come to nothing in a row before it is parked."""
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Stream(msgspec.Struct, frozen=True, eq=False):
+    """A slice wants a model asked. It goes on with why the stream was stopped, "" if it was not."""
+
+    model: Model
+    request: ModelRequest
+    live: LiveTurn
+    """What takes the pieces."""
+    draft: Draft
+
+
+class Commit(msgspec.Struct, frozen=True, eq=False):
+    """A slice wants a round stored."""
+
+    claim: Claim
+    commit: SliceCommit
+    keep: bool
+
+
+Need = Stream | Commit | Callable[[], Awaitable[Any]]
+"""What a slice cannot go on without. It is handed the result, or the error is raised in it."""
+
+Steps = Generator[Need, Any, T]
+"""A slice, or a part of it, that says what it needs and leaves it to others to get that."""
+
+
+def _got(get: Callable[P, Awaitable[T]], *arguments: P.args, **more: P.kwargs) -> Steps[T]:
+    """Wait for what a function gets."""
+    found: T = yield partial(get, *arguments, **more)
+    return found
+
+
+def _streamed(need: Stream) -> Steps[str]:
+    reason: str = yield need
+    return reason
 
 
 class _Round(msgspec.Struct):
@@ -110,34 +151,74 @@ class SliceRunner:
         """Completions and inline tools under way, by thread."""
         self._unborn: dict[str, tuple[str, int]] = {}
         """Root and number of the threads that rounds under way are about to make, by the thread that makes them."""
+        self.on_stream: Callable[[str], None] = lambda thread_id: None
+        """Told whenever a completion of a thread is under way, or inline tools that its slice waits for."""
         self.completions = 0
         """Turns that were completed and stored."""
 
-    async def run(self, claim: Claim, streaming: Callable[[str], None] | None = None) -> None:
-        """Run the slice that a claim stands for; `streaming` is told whenever a completion is under way.
+    @property
+    def is_traced(self) -> bool:
+        """Whether slices run in spans: from their beginning to their end in one task, then."""
+        return self._traces is not None
+
+    def begin(self, claim: Claim) -> Steps[None]:
+        """Return the slice that a claim stands for. Once it has failed, or is given up, `abandon` it.
+
+        Raises:
+            StoreError: the store did not take it. Nothing changed that the next claim would not do again.
+        """
+        return self._slice(claim, self.transcripts.head(claim.thread_id, claim.head))
+
+    def abandon(self, thread_id: str) -> None:
+        """Forget what a slice that came to nothing has left in memory."""
+        self.transcripts.drop(thread_id)
+        self._feed.end(thread_id)
+        self._unborn.pop(thread_id, None)
+
+    async def run(self, claim: Claim) -> None:
+        """Run the slice that a claim stands for.
 
         Raises:
             StoreError: the store did not take it. Nothing changed that the next claim would not do again.
         """
         try:
-            loaded = self.transcripts.head(claim.thread_id, claim.head)
             if self._traces is None:
-                await self._slice(claim, loaded, streaming)
+                await self.go_on(self.begin(claim))
             else:
+                loaded = self.transcripts.head(claim.thread_id, claim.head)
                 with self._traces.slice(claim, loaded.head) as span:
-                    await self._slice(claim, loaded, streaming)
+                    await self.go_on(self._slice(claim, loaded))
                     span.note("hibernaut.status", loaded.head.status)
         except BaseException:
-            self.transcripts.drop(claim.thread_id)
-            self._feed.end(claim.thread_id)
+            self.abandon(claim.thread_id)
             raise
-        finally:
-            if self._unborn:
-                self._unborn.pop(claim.thread_id, None)
 
-    async def _slice(self, claim: Claim, loaded: LoadedHead, streaming: Callable[[str], None] | None) -> None:
+    async def go_on(self, steps: Steps[None], need: Need | None = None) -> None:
+        """Run a slice from where it is to its end: `need` is what it has asked for last, None if it has not begun."""
+        try:
+            if need is None:
+                need = next(steps)
+            while True:
+                try:
+                    found = await self.get(need)
+                except BaseException as error:  # noqa: BLE001  # it is the slice that has to know what to do about it
+                    need = steps.throw(error)
+                else:
+                    need = steps.send(found)
+        except StopIteration:
+            return
+
+    def get(self, need: Need) -> Awaitable[Any]:
+        """Get what a slice needs."""
+        if isinstance(need, Stream):
+            return self._stream(need)
+        if isinstance(need, Commit):
+            return self._store.commit(need.claim, need.commit, keep=need.keep)
+        return need()
+
+    def _slice(self, claim: Claim, loaded: LoadedHead) -> Steps[None]:
         head = loaded.head
-        launch = self._launches.ready(head) or await self._launches.get(head)
+        launch = self._launches.ready(head) or (yield from _got(self._launches.get, head))
         inputs: Sequence[Delivered] = claim.messages
         metrics = self._metrics
         due = due_since(head.status, inputs)
@@ -147,13 +228,13 @@ class SliceRunner:
             draft = (
                 prepare(head, inputs, launch.config.options, started, authority=launch.authority)
                 if claim.tries <= MAX_TRIES and all(map(_is_plain, inputs))
-                else await self._prepare(head, inputs, launch, started, claim.tries)
+                else (yield from _got(self._prepare, head, inputs, launch, started, claim.tries))
             )
             one = _Round(since=due)
             if draft.wants_completion or (draft.compacting and head.status == "open"):
-                await self._ask(one, draft, launch, claim.token << 8 | number, streaming)
+                yield from self._ask(one, draft, launch, claim.token << 8 | number)
             if head.status == "closed":
-                await self._dispose_of_the_rest(draft)
+                yield from _got(self._dispose_of_the_rest, draft)
             if was != "open" or head.status == "stopped":
                 self._check_stopped(was, inputs, draft, one.asked.turn)
             if draft.effects and not draft.authority.is_open:
@@ -162,7 +243,7 @@ class SliceRunner:
             owed: Sequence[Effect] = commit.effects
             inline = [effect for effect in owed if _is_inline(draft, effect)] if owed and number < rounds else ()
             again = number < rounds and (commit.continues or bool(inline))
-            await self._store.commit(claim, commit, keep=again)
+            yield Commit(claim, commit, again)
             if self._unborn:
                 self._unborn.pop(head.thread_id, None)
             self._follow(one, draft, len(commit.page))
@@ -178,11 +259,11 @@ class SliceRunner:
                 metrics.slices += 1
                 return
             if inline:
-                await self._perform_inline(self._work(inline, draft, launch), draft, streaming)
+                yield from _got(self._perform_inline, self._work(inline, draft, launch), draft)
             claim = replace(claim, version=commit.version, tries=1)
-            inputs = await self._store.take(claim, self._clock.now())
+            inputs = yield from _got(self._store.take, claim, self._clock.now())
             if draft.reauthorized:
-                launch = await self._launches.get(head)
+                launch = yield from _got(self._launches.get, head)
 
     async def _prepare(
         self, head: Head, inputs: Sequence[Delivered], launch: Launch, started: int, tries: int
@@ -241,17 +322,14 @@ class SliceRunner:
             draft.dispose_all(rest, Disposition.CLOSED)
             draft.deferred.clear()
 
-    async def _perform_inline(
-        self, work: Sequence[Work], draft: Draft, streaming: Callable[[str], None] | None
-    ) -> None:
+    async def _perform_inline(self, work: Sequence[Work], draft: Draft) -> None:
         thread_id, scope = draft.head.thread_id, asyncio.timeout(None)
         inputs = frozenset([name for name, _ in draft.dispositions])
         self.streams[thread_id] = InlineWait(scope, self._clock.now(), inputs)
         try:
             with suppress(TimeoutError):
                 async with scope:
-                    if streaming is not None:
-                        streaming(thread_id)
+                    self.on_stream(thread_id)
                     await self._dispatcher.perform_here(work)
         finally:
             self.streams.pop(thread_id, None)
@@ -274,18 +352,16 @@ class SliceRunner:
 
     # The completion
 
-    async def _ask(
-        self, one: _Round, draft: Draft, launch: Launch, attempt: int, streaming: Callable[[str], None] | None
-    ) -> None:
+    def _ask(self, one: _Round, draft: Draft, launch: Launch, attempt: int) -> Steps[None]:
         """Ask the model for what is due: a summary of the history, if it has grown too long, or the next turn."""
         head, name = draft.head, draft.head.model or launch.config.model
         if self._toolsets is not None:
-            await self._equip(self._toolsets, draft, launch)
+            yield from _got(self._equip, self._toolsets, draft, launch)
         if head.toolsets or head.authority:
-            launch = await self._launches.equipped(head)
+            launch = yield from _got(self._launches.equipped, head)
             for clash in launch.clashes if draft.blobs else ():
                 draft.notice("tool_refused", str(clash))
-        hot = one.hot = self.transcripts.ready(head) or await self.transcripts.at(head)
+        hot = one.hot = self.transcripts.ready(head) or (yield from _got(self.transcripts.at, head))
         hot.extend(draft.items)
         one.known = len(draft.items)
         try:
@@ -300,17 +376,17 @@ class SliceRunner:
         pressure = pressure_on(draft, launch, chosen.info, hot)
         if pressure is not None:
 
-            async def stream(request: ModelRequest, live: LiveTurn) -> str:
-                return await self._stream(chosen.model, request, live, draft, streaming)
+            def stream(request: ModelRequest, live: LiveTurn) -> Awaitable[str]:
+                return self._stream(Stream(chosen.model, request, live, draft))
 
             asking = Asking(name, attempt, stream, chosen.info.prices)
-            compacted = await self._compactor.compact(draft, launch, pressure, asking)
+            compacted = yield from _got(self._compactor.compact, draft, launch, pressure, asking)
             if compacted is not None:
                 one.asked = compacted
                 return
         if draft.wants_completion:
             self._note(one.asked, name, attempt, launch, one.known)
-            await self._complete(one, draft, launch, chosen, pressure, streaming)
+            yield from self._complete(one, draft, launch, chosen, pressure, hot)
 
     async def _equip(self, toolsets: "Toolsets", draft: Draft, launch: Launch) -> None:
         """Ask the servers for their tools that the thread has nothing of yet."""
@@ -331,18 +407,16 @@ class SliceRunner:
         asked.turn, asked.model = TurnCommit.FAILED, "" if name == launch.config.model else name
         asked.shown, asked.attempt, asked.tools = shown, attempt, launch.table.digest
 
-    async def _complete(
+    def _complete(
         self,
         one: _Round,
         draft: Draft,
         launch: Launch,
         chosen: _Chosen,
         pressure: Pressure | None,
-        streaming: Callable[[str], None] | None,
-    ) -> None:
-        head, asked, hot = draft.head, one.asked, one.hot
-        if hot is None:
-            raise RuntimeError("a completion needs its transcript")
+        hot: HotTranscript,
+    ) -> Steps[None]:
+        head, asked = draft.head, one.asked
         buffer = TurnBuffer()
         pieces: Sequence[StreamPiece] = ()
 
@@ -354,7 +428,9 @@ class SliceRunner:
 
         try:
             form = form_of(wanted) if head.asks and (wanted := form_wanted(head)) else None
-            transcript = await hot.fitted(chosen.info, self._store)
+            transcript = hot.checked()
+            if hot.has_images:
+                transcript = yield from _got(hot.fitted, transcript, chosen.info, self._store)
             if pressure is not None:
                 transcript = fit_sizes(transcript, hot, pressure, launch.frame)
             request = ModelRequest(
@@ -373,7 +449,7 @@ class SliceRunner:
             live = LiveTurn(head.thread_id, head.version, asked.attempt, draft.items, since=one.since)
             self._feed.begin(live)
             pieces = live.pieces
-            reason = await self._stream(chosen.model, request, live, draft, streaming)
+            reason = yield from _streamed(Stream(chosen.model, request, live, draft))
             draft.now = self._clock.now()
             buffer.feed_all(live.pieces)
             if reason == "stalled":
@@ -393,7 +469,7 @@ class SliceRunner:
             self._failed(draft, error)
             return
         if spawns(turn):
-            draft.family = await self._family(head) + len(draft.spawned)
+            draft.family = (yield from _got(self._family, head)) + len(draft.spawned)
         fold_turn(draft, turn, launch.table)
         self._expect(draft)
         asked.turn, asked.usage = TurnCommit.COMPLETE, turn.usage
@@ -424,46 +500,33 @@ class SliceRunner:
             raise ConfigurationError(f"{model!r} is no model: it needs an `info` (a ModelInfo) and a method `stream`")
         return _Chosen(name, model, info)
 
-    async def _traced_stream(
-        self,
-        model: Model,
-        request: ModelRequest,
-        live: LiveTurn,
-        draft: Draft,
-        streaming: Callable[[str], None] | None,
-    ) -> str:
+    async def _traced_stream(self, need: Stream) -> str:
         """Do the same as `_plain_stream`, in a span."""
         if self._traces is None:
-            return await self._plain_stream(model, request, live, draft, streaming)
-        with self._traces.completion(request, model.info) as span:
-            reason = await self._plain_stream(model, request, live, draft, streaming)
-            span.finish(live.pieces, reason)
+            return await self._plain_stream(need)
+        with self._traces.completion(need.request, need.model.info) as span:
+            reason = await self._plain_stream(need)
+            span.finish(need.live.pieces, reason)
             return reason
 
-    async def _plain_stream(  # noqa: C901, PLR0912  # in two parts it would cost every slice a coroutine more
-        self,
-        model: Model,
-        request: ModelRequest,
-        live: LiveTurn,
-        draft: Draft,
-        streaming: Callable[[str], None] | None,
-    ) -> str:
+    async def _plain_stream(self, need: Stream) -> str:  # in two parts it would cost every slice a coroutine more
         """Read the stream into `live.pieces`; return why it was stopped, "" if it was not."""
+        live, draft = need.live, need.draft
         thread_id, feed, received = live.thread_id, self._feed, live.pieces
+        observers = feed.observers
         stream = self.streams[thread_id] = LiveStream(received, draft.now, draft.dispositions)
         whole = False
         pieces: AsyncIterator[StreamPiece] | None = None
         try:
-            pieces = model.stream(request)
-            if streaming is not None:
-                streaming(thread_id)
+            pieces = need.model.stream(need.request)
+            self.on_stream(thread_id)
             waiting = bool(live.since)
             async for piece in pieces:
                 if waiting and type(piece) is not Counted:
                     waiting = False
                     self._metrics.first_piece.observe(self._clock.now() - live.since)
                 received.append(piece)
-                if feed.observers:
+                if observers:
                     feed.moved(thread_id)
                 if stream.reason:  # the provider swallowed the cancellation and goes on
                     break

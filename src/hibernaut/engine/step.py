@@ -108,9 +108,10 @@ class StepEngine:
                 traces=self._traces,
             )
             interruptions = Interruptions(self._store, engine.runner.streams, group)
+            engine.runner.on_stream = interruptions.streaming
             looking = group.create_task(self._look_around(engine, interruptions))
             try:
-                await self._drive(engine, only, interruptions)
+                await self._drive(engine, only)
             except StoreError as error:
                 problem = error
                 await engine.dispatcher.join()
@@ -128,14 +129,14 @@ class StepEngine:
             interruptions.poke(engine.runner.streams)
             interruptions.look(self._clock.now())
 
-    async def _drive(self, engine: Engine, only: Sequence[str] | None, interruptions: Interruptions) -> None:
+    async def _drive(self, engine: Engine, only: Sequence[str] | None) -> None:
         await engine.upkeep()
         while True:
             claims = await self._store.claim(
                 engine.owner, self._clock.now(), MAX_SLICES_AT_ONCE, threads=only, tenant=self._tenant
             )
             if claims:
-                await asyncio.gather(*[engine.slice(claim, interruptions.streaming) for claim in claims])
+                await asyncio.gather(*[engine.slice(claim) for claim in claims])
             elif engine.dispatcher.running:
                 await engine.dispatcher.join()
             else:

@@ -31,8 +31,8 @@ class HotTranscript:
         "_checked",
         "_fetched",
         "_fitted",
-        "_has_images",
         "_validator",
+        "has_images",
         "head",
         "history",
         "memo",
@@ -60,7 +60,7 @@ class HotTranscript:
         self.sizes = Sizes()
         self.size = 0
         self.memo = Memo()
-        self._has_images = False
+        self.has_images = False
         self._fitted: dict[bool, FittedItems] = {}
         """Once there are images: what models are shown, by whether they take any."""
         self._fetched = 0
@@ -81,7 +81,7 @@ class HotTranscript:
         self.transcript.extend(items)
         for item in items:
             if isinstance(item, _WITH_CONTENT) and type(item.content) is not str:
-                self._has_images = self._has_images or any(isinstance(part, Image) for part in item.content)
+                self.has_images = self.has_images or any(isinstance(part, Image) for part in item.content)
 
     def memo_of(self, transcript: Sequence[Item]) -> Memo | None:
         """Return what providers have made of a transcript so far: of this one, just as it stands, and of no other."""
@@ -96,16 +96,13 @@ class HotTranscript:
         before, self._fetched = self._fetched, sum(fitted.size for fitted in self._fitted.values())
         return self.memo.grown() + self._fetched - before
 
-    async def fitted(self, info: ModelInfo, store: Store) -> Sequence[Item]:
-        """Return the transcript as it may be sent now, with its images as a model can take them.
+    async def fitted(self, ready: Sequence[Item], info: ModelInfo, store: Store) -> Sequence[Item]:
+        """Return a transcript that was `checked`, with its images as a model can take them.
 
         Raises:
-            TranscriptInvalid: it may not be sent, which is a defect of ours.
             StoreCorrupt: an image is not in the store.
         """
-        items, ready = self.transcript.items, self.checked()
-        if not self._has_images:
-            return ready
+        items = self.transcript.items
         fitted = self._fitted.setdefault(info.images, FittedItems())
         await fitted.extend(items[len(fitted.items) :], info, store)
         if ready is items:

@@ -1,0 +1,194 @@
+"""Slices of many threads at once, stage by stage.
+
+A slice is stages between which it waits: it reads its head and what came in, and asks the model; it takes in what the
+model has said; it hears that this is stored. What a processor has at hand from one slice's stage serves the next one's
+best: run one after the other, the same stages of several slices take little more than half of what they take
+between others. So threads that were claimed together begin together, and those whose models have answered at the same
+time go on together. No slice waits for another one that is not ready.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Collection, Sequence
+
+import msgspec
+
+from hibernaut.engine.core import Engine
+from hibernaut.engine.interruptions import Interruptions
+from hibernaut.engine.slice import Need, Steps, Stream
+from hibernaut.engine.workers import Workers
+from hibernaut.stores.protocol import Claim
+
+AT_ONCE = 16
+"""Slices that begin before others on the event loop have their turn."""
+
+
+class _Slice(msgspec.Struct, eq=False):
+    """A claim whose slice runs, or is about to."""
+
+    claim: Claim
+    lost: "_Slice | None" = None
+    """What runs under an earlier claim of the thread: this engine was taken for dead meanwhile."""
+    steps: Steps[None] | None = None
+    """The slice, once it has begun."""
+    need: Need | None = None
+    """What it waits for."""
+    found: object = None
+    """That, once it is there;"""
+    error: Exception | None = None
+    """or why it could not be had; without a `need`, why the slice came to nothing."""
+    task: asyncio.Task[None] | None = None
+    """Where something is done for it, as long as it is."""
+    is_over: bool = False
+    over: asyncio.Event | None = None
+    """Set at its end, if somebody waits for that."""
+
+
+class Stages:
+    """Runs the slices of one engine. `on_end` is told whenever one is over."""
+
+    def __init__(
+        self, engine: Engine, interruptions: Interruptions, tasks: asyncio.TaskGroup, on_end: Callable[[], None]
+    ) -> None:
+        self._engine = engine
+        self._runner = engine.runner
+        self._interruptions = interruptions
+        self._tasks = tasks
+        self._on_end = on_end
+        self._slices: dict[str, _Slice] = {}
+        self._streams = Workers(tasks, self._stream)
+        self._others = Workers(tasks, self._go_on)
+        self._answered: list[_Slice] = []
+
+    def __len__(self) -> int:
+        """Return how many slices run."""
+        return len(self._slices)
+
+    @property
+    def threads(self) -> Collection[str]:
+        """The threads whose slices run."""
+        return self._slices.keys()
+
+    async def begin(self, claims: Sequence[Claim]) -> None:
+        """Begin the slices of claims; return when the last has begun."""
+        new = deque(map(self._register, claims))
+        del claims  # while nothing goes on, nobody's messages are held on to
+        while new:
+            for _ in range(min(AT_ONCE, len(new))):
+                one = new.popleft()
+                if one.lost is not None or self._runner.is_traced:
+                    self._others.put(one)
+                else:
+                    self._step(one)
+            if new:
+                await asyncio.sleep(0)
+
+    def cancel(self) -> None:
+        """Give up all slices."""
+        slices, self._slices = self._slices, {}
+        for one in slices.values():
+            if one.task is not None:
+                one.task.cancel()
+
+    def _register(self, claim: Claim) -> _Slice:
+        lost = self._slices.get(claim.thread_id)
+        if lost is not None and lost.steps is None and lost.task is None:
+            lost = lost.lost
+        one = self._slices[claim.thread_id] = _Slice(claim, lost)
+        return one
+
+    def _step(self, one: _Slice) -> None:
+        """Let a slice go on, with what it has waited for, and see to what it needs next."""
+        if self._slices.get(one.claim.thread_id) is not one:
+            self._give_up(one)
+            return
+        try:
+            if one.steps is None:
+                one.steps = self._runner.begin(one.claim)
+                one.need = next(one.steps)
+            elif one.error is not None:
+                error, one.error = one.error, None
+                one.need = one.steps.throw(error)
+            else:
+                found, one.found = one.found, None
+                one.need = one.steps.send(found)
+        except StopIteration:
+            self._end(one)
+            return
+        except Exception as error:  # noqa: BLE001  # the engine is told
+            one.need, one.error = None, error
+            self._runner.abandon(one.claim.thread_id)
+        (self._streams if type(one.need) is Stream else self._others).put(one)
+
+    async def _stream(self, one: _Slice) -> None:
+        """Have a model asked; whose streams end before others have their turn go on together."""
+        await self._get(one)
+        self._answered.append(one)
+        if len(self._answered) == 1:
+            self._tasks.create_task(self._take_in())
+
+    async def _take_in(self) -> None:
+        answered, self._answered = self._answered, []
+        for one in answered:
+            self._step(one)
+
+    async def _go_on(self, one: _Slice) -> None:
+        """Do what a slice waits for, and let it go on; or the whole of it, if it is to run by itself."""
+        if one.need is not None:
+            await self._get(one)
+            self._step(one)
+            return
+        if self._slices.get(one.claim.thread_id) is not one:
+            self._give_up(one)
+            return
+        one.task = asyncio.current_task()
+        try:
+            if one.error is not None:
+                await self._engine.failed(one.claim, one.error)
+                return
+            if one.lost is not None:
+                lost, one.lost = one.lost, None
+                await _outlive(lost)
+            await self._engine.slice(one.claim)
+        finally:
+            self._end(one)
+
+    async def _get(self, one: _Slice) -> None:
+        """Get what a slice needs."""
+        if one.need is None or self._slices.get(one.claim.thread_id) is not one:
+            return
+        one.task = asyncio.current_task()
+        try:
+            one.found = await self._runner.get(one.need)
+        except Exception as error:  # noqa: BLE001  # it is the slice that has to know what to do about it
+            one.error = error
+        except BaseException:
+            self._give_up(one)
+            raise
+        finally:
+            one.task = None
+
+    def _give_up(self, one: _Slice) -> None:
+        if one.steps is not None and not one.is_over:
+            one.steps.close()
+            self._runner.abandon(one.claim.thread_id)
+        self._end(one)
+
+    def _end(self, one: _Slice) -> None:
+        thread_id = one.claim.thread_id
+        one.task, one.is_over = None, True
+        if one.over is not None:
+            one.over.set()
+        if self._slices.get(thread_id) is one:
+            del self._slices[thread_id]
+            self._interruptions.forget(thread_id)
+        self._on_end()
+
+
+async def _outlive(lost: _Slice) -> None:
+    """Return when a slice whose claim is lost is over."""
+    if not lost.is_over:
+        if lost.task is not None:
+            lost.task.cancel()
+        lost.over = asyncio.Event()
+        await lost.over.wait()
