@@ -495,6 +495,8 @@ def test_a_deferred_call_is_answered_by_whoever_has_its_token_while_nobody_runs(
             agent = await it.launch(thread_id="t")
             await agent.send("Build")
             await until_activity(agent, "waiting")
+            while not tokens:  # noqa: ASYNC110  # the call waits before its function is run
+                await asyncio.sleep(0)
         async with system([], store=store, clock=clock, run=False) as client:
             await client.deliver(tokens[0], {"passed": 12, "failed": 0})
             with pytest.raises(AlreadyAnswered):

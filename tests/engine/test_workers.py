@@ -12,7 +12,7 @@ from hibernaut.engine.workers import JOBS_IN_A_ROW, Workers
 mark: ContextVar[str] = ContextVar("mark", default="none")
 
 
-async def do_all(count: int, job: Callable[[int], Awaitable[None]]) -> None:
+async def do_all(count: int, job: Callable[[int, asyncio.Task[None]], Awaitable[None]]) -> None:
     async with asyncio.TaskGroup() as group:
         workers = Workers(group, job)
         for number in range(count):
@@ -23,7 +23,7 @@ def test_jobs_that_never_suspend_are_done_in_order_by_few_tasks() -> None:
     done: list[int] = []
     tasks: set[object] = set()
 
-    async def job(number: int) -> None:
+    async def job(number: int, _task: asyncio.Task[None]) -> None:
         done.append(number)
         tasks.add(asyncio.current_task())
 
@@ -37,7 +37,7 @@ def test_jobs_that_never_suspend_are_done_in_order_by_few_tasks() -> None:
 def test_jobs_are_done_in_order_where_tasks_begin_eagerly() -> None:
     done: list[int] = []
 
-    async def job(number: int) -> None:
+    async def job(number: int, _task: asyncio.Task[None]) -> None:
         done.append(number)
 
     async def scenario() -> None:
@@ -52,7 +52,7 @@ def test_jobs_are_done_in_order_where_tasks_begin_eagerly() -> None:
 def test_no_job_waits_for_one_that_has_suspended() -> None:
     begun: list[int] = []
 
-    async def job(number: int) -> None:
+    async def job(number: int, _task: asyncio.Task[None]) -> None:
         begun.append(number)
         if len(begun) == 100:
             everybody.set()
@@ -71,7 +71,7 @@ def test_no_job_waits_for_one_that_has_suspended() -> None:
 def test_others_have_their_turn_between_the_jobs() -> None:
     done: list[str] = []
 
-    async def job(number: int) -> None:
+    async def job(number: int, _task: asyncio.Task[None]) -> None:
         done.append(f"job {number}")
 
     async def scenario() -> None:
@@ -90,7 +90,7 @@ def test_others_have_their_turn_between_the_jobs() -> None:
 def test_what_a_job_leaves_in_a_context_variable_no_other_job_sees() -> None:
     seen: list[str] = []
 
-    async def job(number: int) -> None:
+    async def job(number: int, _task: asyncio.Task[None]) -> None:
         seen.append(mark.get())
         mark.set(f"job {number}")
         await asyncio.sleep(0)
@@ -110,7 +110,7 @@ def test_a_context_variable_whose_value_refuses_to_be_compared_harms_no_other_jo
     odd: ContextVar[object] = ContextVar("odd", default=None)
     seen: list[object] = []
 
-    async def job(_number: int) -> None:
+    async def job(_number: int, _task: asyncio.Task[None]) -> None:
         seen.append(odd.get())
         odd.set(Odd())
 
@@ -128,7 +128,7 @@ def test_a_job_that_is_cancelled_takes_no_other_with_it() -> None:
     done: list[int] = []
     tasks: dict[int, asyncio.Task[None] | None] = {}
 
-    async def job(number: int) -> None:
+    async def job(number: int, _task: asyncio.Task[None]) -> None:
         tasks[number] = asyncio.current_task()
         if number == 1:
             await asyncio.Event().wait()
@@ -152,7 +152,7 @@ def test_a_job_that_is_cancelled_takes_no_other_with_it() -> None:
 def test_a_job_that_swallows_its_cancellation_does_not_leave_it_to_the_next() -> None:
     cancelling: list[int] = []
 
-    async def job(number: int) -> None:
+    async def job(number: int, _task: asyncio.Task[None]) -> None:
         task = asyncio.current_task()
         assert task is not None
         cancelling.append(task.cancelling())

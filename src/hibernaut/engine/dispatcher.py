@@ -8,11 +8,11 @@ the effect knows that it may have happened.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -24,7 +24,7 @@ from hibernaut.engine.servers import Remote
 from hibernaut.engine.work import Work, work_of
 from hibernaut.engine.workers import Workers
 from hibernaut.errors import InputRefused, StoreError
-from hibernaut.kernel.commit import Effect
+from hibernaut.kernel.commit import Blob, Effect
 from hibernaut.kernel.head import decode_head, registry_of
 from hibernaut.messages.events import ToolProgress
 from hibernaut.messages.inputs import Event, InputMessage, Settlement, ToolResult, event_message
@@ -73,17 +73,17 @@ FAILED_CALL = "tool_error"
 
 _UNTRACED: AbstractContextManager[None] = nullcontext()
 
-Ending = Callable[[], Awaitable[object]]
-"""Writes down how a call ended. Doing it twice is as good as once."""
-
 
 class _Invocation(msgspec.Struct, eq=False):
     """An effect whose tool runs, or waits for a worker."""
 
     work: Work
     started: bool
+    """It was begun before, by an engine that has died."""
     task: asyncio.Task[None] | None = None
-    """Where it runs, once it does."""
+    """Where it runs, while it does."""
+    outcome: Outcome | None = None
+    """What the tool returned, until that is stored."""
 
 
 class Dispatcher:
@@ -118,6 +118,9 @@ class Dispatcher:
         self._on_rest = on_rest
         self._workers = Workers(tasks, self._run)
         self._running: dict[str, _Invocation] = {}
+        self._unmarked: list[_Invocation] = []
+        self._returned: list[_Invocation] = []
+        self._writing: set[asyncio.Task[None]] = set()
         self._rests = asyncio.Event()
         self._cancelled: set[str] = set()
         self._cancelling = 0
@@ -154,11 +157,11 @@ class Dispatcher:
             if one.effect.kind == "cancel":
                 self._tasks.create_task(self._cancel(one.effect, one.thread_id))
             else:
-                self._workers.put(self._begin(one, started=False))
+                self._begin(one, started=False)
 
     async def perform_here(self, work: Sequence[Work]) -> None:
         """Perform effects and return when their results are stored."""
-        begun = [self._tasks.create_task(self._run(self._begin(one, started=False))) for one in work]
+        begun = [self._tasks.create_task(self._run_here(self._register(one, started=False))) for one in work]
         if begun:
             await asyncio.wait(begun)
 
@@ -181,7 +184,7 @@ class Dispatcher:
         if effect.server and self._remote is None:
             return None  # it is an orphan again when this engine ends, for one that knows the server
         if effect.kind != "invoke":
-            self._workers.put(self._begin(Work(effect, row.thread_id), started=row.state == "sent"))
+            self._begin(Work(effect, row.thread_id), started=row.state == "sent")
             return REPEATED
         thread = await self._store.read_head(row.thread_id)
         head = decode_head(thread.head).head if thread else None
@@ -198,7 +201,7 @@ class Dispatcher:
             return OVER
         if row.state == "pending" or effect.server or (tool is not None and _is_repeatable(tool)):
             work = await work_of(self._store, row, head)
-            self._workers.put(self._begin(work, started=row.state == "sent"))
+            self._begin(work, started=row.state == "sent")
             return SERVER if effect.server else REPEATED
         if await self._asking.leave(effect, row.thread_id):
             return PERSON
@@ -262,26 +265,114 @@ class Dispatcher:
         self._ending = True
         if self._looking is not None:
             self._looking.cancel()
+        for task in self._writing:
+            task.cancel()
         for one in list(self._running.values()):
             self._end(one)
+        if self._returned:
+            self._write(self._store_returned())
 
     # One invocation
 
-    def _begin(self, work: Work, *, started: bool) -> _Invocation:
+    def _register(self, work: Work, *, started: bool) -> _Invocation:
         one = self._running[work.effect.request_id] = _Invocation(work, started)
         return one
 
-    async def _run(self, one: _Invocation) -> None:
+    def _begin(self, work: Work, *, started: bool) -> None:
+        one = self._register(work, started=started)
+        if started:
+            self._workers.put(one)
+        else:
+            self._unmarked.append(one)
+            if len(self._unmarked) == 1:
+                self._write(self._mark())
+
+    def _write(self, work: Coroutine[Any, Any, None]) -> None:
+        """Write something down for all that have it written down before others on the event loop have their turn."""
+        task = self._tasks.create_task(work)
+        self._writing.add(task)
+        task.add_done_callback(self._writing.discard)
+
+    async def _mark(self) -> None:
+        """Mark effects as sent, and begin them."""
+        unmarked, self._unmarked = self._unmarked, []
+        names, marked = [one.work.effect.request_id for one in unmarked], frozenset[str]()
+        try:
+            if not self._ending:
+                marked = frozenset(await self._retry(self._store.start_effects, self._owner, names))
+        except asyncio.CancelledError:
+            if not self._ending:
+                raise
+        for one, name in zip(unmarked, names, strict=True):
+            if name in marked:
+                self._workers.put(one)
+            else:
+                self._over(one)
+
+    async def _run(self, one: _Invocation, task: asyncio.Task[None]) -> None:
+        """Have an effect performed that is marked; what was returned is stored with what others return meanwhile."""
         if self._running.get(one.work.effect.request_id) is not one:  # it was cancelled before it began
             return
-        if self._ending:
-            self._over(one)
-            return
+        one.task = task
+        try:
+            if not self._ending:
+                await self._invoke(one)
+            elif not one.started and not one.work.effect.server:
+                await self._end_in_time(one.work, deferred=False)
+        finally:
+            one.task = None
+            if one.outcome is None:
+                self._over(one)
+        if one.outcome is not None:
+            self._returned.append(one)
+            if len(self._returned) == 1:
+                self._write(self._store_returned())
+
+    async def _run_here(self, one: _Invocation) -> None:
+        """Do all that there is to do about an effect, by itself."""
         one.task = asyncio.current_task()
         try:
-            await self._invoke(one.work, started=one.started)
+            if await self._retry(self._store.start_effects, self._owner, [one.work.effect.request_id]):
+                await self._invoke(one)
+                if one.outcome is not None:
+                    await self._store_results([one])
+        except asyncio.CancelledError:
+            if not self._ending and one.work.effect.request_id not in self._cancelled:
+                raise
         finally:
             self._over(one)
+
+    async def _store_returned(self) -> None:
+        returned, self._returned = self._returned, []
+        try:
+            await self._store_results(returned)
+        finally:
+            for one in returned:
+                self._over(one)
+
+    async def _store_results(self, returned: Sequence[_Invocation]) -> None:
+        """Bring what functions have returned; an engine that ends has one try."""
+        try:
+            if not self._ending:
+                await self._retry(self._put_results, returned)
+                return
+        except asyncio.CancelledError:
+            if not self._ending:
+                raise
+        try:
+            await self._put_results(returned)
+        except StoreError:
+            calls = ", ".join([one.work.effect.call_id for one in returned])
+            logger.exception("the ends of calls were not stored, and the next engine finds them: %s", calls)
+
+    async def _put_results(self, returned: Sequence[_Invocation]) -> None:
+        messages: list[InputMessage] = []
+        blobs: list[Blob] = []
+        for one in returned:
+            if one.outcome is not None:
+                messages.append(_result_message(one.work.effect, one.work.thread_id, one.outcome))
+                blobs += one.outcome.blobs
+        await self._store.put(messages, self._clock.now(), blobs=blobs)
 
     def _over(self, one: _Invocation) -> None:
         request = one.work.effect.request_id
@@ -298,37 +389,35 @@ class Dispatcher:
     def _end(self, one: _Invocation) -> None:
         if one.task is not None:
             one.task.cancel()
-        else:
+        elif one.outcome is None:  # what has returned is about to be stored
             self._over(one)
 
-    async def _invoke(self, work: Work, *, started: bool) -> None:
-        effect = work.effect
+    async def _invoke(self, one: _Invocation) -> None:
+        """Perform an effect that is marked as sent; leave what a function returned in `outcome`."""
+        work, effect = one.work, one.work.effect
         tool = self._tools.get(effect.tool)
-        begun, ending = started, None
+        deferred = False
         try:
-            if not begun:
-                begun = bool(await self._retry(self._store.start_effects, self._owner, [effect.request_id]))
-                if not begun:
-                    return
             if effect.kind != "invoke":
-                await self._perform_there(work, started=started)
+                await self._perform_there(work, started=one.started)
                 return
-            with self._traced(work, repeated=started) as span:
+            with self._traced(work, repeated=one.started) as span:
                 if effect.server:
-                    await self._perform_there(work, started=started)
+                    await self._perform_there(work, started=one.started)
                 elif tool is not None and tool.mode == "subscription":
-                    await self._subscribe(tool, work, span, started=started)
+                    await self._subscribe(tool, work, span, started=one.started)
                 else:
-                    ending = await self._call(tool, work, span)
-            if ending is not None:
-                await self._retry(ending)
+                    one.outcome = await self._call(tool, work, span)
+                    deferred = one.outcome is None
+            if deferred:
+                await self._retry(self._store.accept_effects, [effect.request_id])
         except asyncio.CancelledError:
             if effect.request_id in self._cancelled:
                 return
             if not self._ending:
                 raise
-            if begun and not effect.server:
-                await self._end_in_time(tool, work, ending)
+            if not effect.server:
+                await self._end_in_time(work, deferred=deferred)
 
     def _traced(self, work: Work, *, repeated: bool) -> "AbstractContextManager[Traced | None]":
         return _UNTRACED if self._traces is None else self._traces.tool(work, repeated=repeated)
@@ -347,22 +436,19 @@ class Dispatcher:
         else:
             await self._remote.close(work)
 
-    async def _call(self, tool: AnyTool | None, work: Work, span: "Traced | None") -> Ending:
-        """Run a function; return what writes down how its call ended."""
+    async def _call(self, tool: AnyTool | None, work: Work, span: "Traced | None") -> Outcome | None:
+        """Run a function; return how its call ended, None if it was deferred."""
         effect = work.effect
         if tool is None:
-            gone = Outcome(f"Error: there is no tool {effect.tool!r} any more.", is_error=True)
-            return partial(self._store_result, effect, work.thread_id, gone)
+            return Outcome(f"Error: there is no tool {effect.tool!r} any more.", is_error=True)
         takes_context = tool.signature.context_parameter is not None
-        context = self._context(tool, work, BEGINNING, await self._secrets()) if takes_context else None
+        context = self._context(tool, work, BEGINNING, self._keys or await self._secrets()) if takes_context else None
         outcome = await self._functions.run(tool, effect.arguments, context, effect.call_id)
-        if outcome is None:
-            if span is not None:
-                span.note("hibernaut.deferred", True)
-            return partial(self._store.accept_effects, [effect.request_id])
-        if outcome.is_error and span is not None:
+        if span is not None and outcome is None:
+            span.note("hibernaut.deferred", True)
+        elif span is not None and outcome is not None and outcome.is_error:
             span.fail(FAILED_CALL)
-        return partial(self._store_result, effect, work.thread_id, outcome)
+        return outcome
 
     async def _subscribe(self, tool: AnyTool, work: Work, span: "Traced | None", *, started: bool) -> None:
         effect = work.effect
@@ -486,11 +572,12 @@ class Dispatcher:
                 return True
         return False
 
-    async def _end_in_time(self, tool: AnyTool | None, work: Work, ending: Ending | None) -> None:
+    async def _end_in_time(self, work: Work, *, deferred: bool) -> None:
         """Write down how a call ended that this engine's end cut off; the next one repeats what can be repeated."""
+        tool = self._tools.get(work.effect.tool)
         try:
-            if ending is not None:
-                await ending()
+            if deferred:
+                await self._store.accept_effects([work.effect.request_id])
             elif tool is not None and _is_repeatable(tool):
                 return
             elif not await self._asking.leave(work.effect, work.thread_id):
@@ -524,8 +611,7 @@ class Dispatcher:
     async def _store_result(
         self, effect: Effect, thread_id: str, outcome: Outcome, *, subscription: bool = False
     ) -> Stored:
-        content = ToolResult(effect.call_id, outcome.content, outcome.is_error, subscription)
-        message = InputMessage(f"result:{effect.call_id}", thread_id, content, f"tool:{effect.tool}")
+        message = _result_message(effect, thread_id, outcome, subscription=subscription)
         return (await self._store.put([message], self._clock.now(), blobs=outcome.blobs))[0]
 
     async def _bring_event(
@@ -575,6 +661,11 @@ class Dispatcher:
                 logger.exception("the store did not take it; trying again in %d ms", pause)
             await self._clock.sleep(pause)
             pause = min(2 * pause, DELIVERY_PAUSE_MOST)
+
+
+def _result_message(effect: Effect, thread_id: str, outcome: Outcome, *, subscription: bool = False) -> InputMessage:
+    content = ToolResult(effect.call_id, outcome.content, outcome.is_error, subscription)
+    return InputMessage(f"result:{effect.call_id}", thread_id, content, f"tool:{effect.tool}")
 
 
 def _is_repeatable(tool: AnyTool) -> bool:

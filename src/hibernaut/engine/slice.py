@@ -208,10 +208,10 @@ class SliceRunner:
         except StopIteration:
             return
 
-    def get(self, need: Need) -> Awaitable[Any]:
-        """Get what a slice needs."""
+    def get(self, need: Need, task: "asyncio.Task[None] | None" = None) -> Awaitable[Any]:
+        """Get what a slice needs, in the current task."""
         if isinstance(need, Stream):
-            return self._stream(need)
+            return self._stream(need, task)
         if isinstance(need, Commit):
             return self._store.commit(need.claim, need.commit, keep=need.keep)
         return need()
@@ -377,7 +377,7 @@ class SliceRunner:
         if pressure is not None:
 
             def stream(request: ModelRequest, live: LiveTurn) -> Awaitable[str]:
-                return self._stream(Stream(chosen.model, request, live, draft))
+                return self._stream(Stream(chosen.model, request, live, draft), None)
 
             asking = Asking(name, attempt, stream, chosen.info.prices)
             compacted = yield from _got(self._compactor.compact, draft, launch, pressure, asking)
@@ -500,21 +500,25 @@ class SliceRunner:
             raise ConfigurationError(f"{model!r} is no model: it needs an `info` (a ModelInfo) and a method `stream`")
         return _Chosen(name, model, info)
 
-    async def _traced_stream(self, need: Stream) -> str:
+    async def _traced_stream(self, need: Stream, task: "asyncio.Task[None] | None") -> str:
         """Do the same as `_plain_stream`, in a span."""
         if self._traces is None:
-            return await self._plain_stream(need)
+            return await self._plain_stream(need, task)
         with self._traces.completion(need.request, need.model.info) as span:
-            reason = await self._plain_stream(need)
+            reason = await self._plain_stream(need, task)
             span.finish(need.live.pieces, reason)
             return reason
 
-    async def _plain_stream(self, need: Stream) -> str:  # in two parts it would cost every slice a coroutine more
+    async def _plain_stream(
+        self, need: Stream, task: "asyncio.Task[None] | None"
+    ) -> str:  # in two parts it would cost every slice a coroutine more
         """Read the stream into `live.pieces`; return why it was stopped, "" if it was not."""
         live, draft = need.live, need.draft
         thread_id, feed, received = live.thread_id, self._feed, live.pieces
         observers = feed.observers
-        stream = self.streams[thread_id] = LiveStream(received, draft.now, draft.dispositions)
+        stream = self.streams[thread_id] = LiveStream(
+            received, draft.now, draft.dispositions, task or asyncio.current_task()
+        )
         whole = False
         pieces: AsyncIterator[StreamPiece] | None = None
         try:

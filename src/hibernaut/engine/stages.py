@@ -120,9 +120,9 @@ class Stages:
             self._runner.abandon(one.claim.thread_id)
         (self._streams if type(one.need) is Stream else self._others).put(one)
 
-    async def _stream(self, one: _Slice) -> None:
+    async def _stream(self, one: _Slice, task: asyncio.Task[None]) -> None:
         """Have a model asked; whose streams end before others have their turn go on together."""
-        await self._get(one)
+        await self._get(one, task)
         self._answered.append(one)
         if len(self._answered) == 1:
             self._tasks.create_task(self._take_in())
@@ -132,16 +132,16 @@ class Stages:
         for one in answered:
             self._step(one)
 
-    async def _go_on(self, one: _Slice) -> None:
+    async def _go_on(self, one: _Slice, task: asyncio.Task[None]) -> None:
         """Do what a slice waits for, and let it go on; or the whole of it, if it is to run by itself."""
         if one.need is not None:
-            await self._get(one)
+            await self._get(one, task)
             self._step(one)
             return
         if self._slices.get(one.claim.thread_id) is not one:
             self._give_up(one)
             return
-        one.task = asyncio.current_task()
+        one.task = task
         try:
             if one.error is not None:
                 await self._engine.failed(one.claim, one.error)
@@ -153,13 +153,13 @@ class Stages:
         finally:
             self._end(one)
 
-    async def _get(self, one: _Slice) -> None:
+    async def _get(self, one: _Slice, task: asyncio.Task[None]) -> None:
         """Get what a slice needs."""
         if one.need is None or self._slices.get(one.claim.thread_id) is not one:
             return
-        one.task = asyncio.current_task()
+        one.task = task
         try:
-            one.found = await self._runner.get(one.need)
+            one.found = await self._runner.get(one.need, task)
         except Exception as error:  # noqa: BLE001  # it is the slice that has to know what to do about it
             one.error = error
         except BaseException:

@@ -30,8 +30,10 @@ class LiveStream:
 
     __slots__ = ("_answers", "_cancelled", "_counted", "_moved", "_pieces", "_stopped", "_task", "reason")
 
-    def __init__(self, pieces: Sequence[StreamPiece], now: int, answers: Inputs) -> None:
-        self._task = asyncio.current_task()
+    def __init__(
+        self, pieces: Sequence[StreamPiece], now: int, answers: Inputs, task: "asyncio.Task[None] | None"
+    ) -> None:
+        self._task = task
         self._answers = answers
         self._pieces = pieces
         self._counted = 0

@@ -18,13 +18,13 @@ JOBS_IN_A_ROW = 16
 
 
 class Workers(Generic[J]):
-    """Does jobs in the order they were put, each as if it had a task of its own.
+    """Does jobs in the order they were put, each as if it had a task of its own. `do` is given that, too.
 
     A job may be cancelled through its task. A worker whose task was cancelled, or whose job has left a context variable
     behind, is not used again.
     """
 
-    def __init__(self, tasks: asyncio.TaskGroup, do: Callable[[J], Awaitable[None]]) -> None:
+    def __init__(self, tasks: asyncio.TaskGroup, do: Callable[[J, asyncio.Task[None]], Awaitable[None]]) -> None:
         self._tasks = tasks
         self._do = do
         self._jobs: deque[J] = deque()
@@ -48,14 +48,16 @@ class Workers(Generic[J]):
             await asyncio.sleep(0)
         self._follows = False
         task, context, jobs = asyncio.current_task(), copy_context(), self._jobs
+        if task is None:
+            raise RuntimeError("a worker needs a task")
         for _ in range(JOBS_IN_A_ROW):
             if not jobs:
                 return
             job = jobs.popleft()
             if jobs and not self._follows:
                 self._call()
-            await self._do(job)
-            if (task is not None and task.cancelling()) or not _is_untouched(context):
+            await self._do(job, task)
+            if task.cancelling() or not _is_untouched(context):
                 return
 
 
