@@ -16,6 +16,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -24,14 +25,13 @@ import apsw
 
 from hibernaut import AgentSystem, Deferred, ToolContext, tool
 from hibernaut.bench.caches import forget
-from hibernaut.kernel.commit import SliceCommit
 from hibernaut.messages.events import ToolCall
 from hibernaut.messages.inputs import InputMessage, UserText, encode_input
 from hibernaut.messages.items import ResultItem
 from hibernaut.models.protocol import ModelRequest
 from hibernaut.models.scripted import ScriptedModel, ScriptedTurn, call, last_user_text, say, turn
 from hibernaut.stores.known import digest_of
-from hibernaut.stores.protocol import Claim
+from hibernaut.stores.protocol import Round
 from hibernaut.stores.queries import load_queries
 from hibernaut.stores.sqlite import SqliteStore
 from hibernaut.stores.sqlite.opening import Opened
@@ -212,11 +212,12 @@ class TimedStore(SqliteStore):
         self.steps[sql] += status["SQLITE_STMTSTATUS_VM_STEP"]
         self.nanoseconds[sql] += event["nanoseconds"]
 
-    async def commit(self, claim: Claim, commit: SliceCommit, *, keep: bool = False) -> None:
-        await super().commit(claim, commit, keep=keep)
+    async def commit_all(self, rounds: Sequence[Round]) -> list[Exception | None]:
+        refused = await super().commit_all(rounds)
         self.first = self.first or time.time()
-        self.commits += 1
+        self.commits += refused.count(None)
         self.committed.set()
+        return refused
 
 
 async def recover(path: str, began: float) -> dict[str, Any]:

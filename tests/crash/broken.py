@@ -18,7 +18,7 @@ from hibernaut.kernel.commit import SliceCommit
 from hibernaut.kernel.draft import Draft
 from hibernaut.messages.inputs import InputMessage, ToolResult
 from hibernaut.stores.memory import MemoryStore
-from hibernaut.stores.protocol import Claim, LogRow, Outcome, Store, ThreadRow
+from hibernaut.stores.protocol import Claim, LogRow, Outcome, Round, Store, ThreadRow
 from hibernaut.testing.courses import OpenStore
 from hibernaut.testing.watched import WatchedStore
 from hibernaut.tools.tokens import Grant, KeyRing
@@ -102,14 +102,16 @@ class Swapping(MemoryStore):
     held: InputMessage | None = None
 
     async def put(self, messages: Sequence[InputMessage], now: int, **more: Any) -> list[Outcome]:
-        (message,) = messages if len(messages) == 1 else (None,)
-        if message is None or not isinstance(message.content, ToolResult):
+        if not messages or not all(isinstance(message.content, ToolResult) for message in messages):
             return await super().put(messages, now, **more)
-        if self.held is None:
-            self.held = message
+        results = [self.held, *messages] if self.held is not None else messages
+        self.held = None
+        if len(results) == 1:
+            (self.held,) = results
             return [Outcome.ACCEPTED]
-        other, self.held = self.held, None
-        return (await super().put([_swapped(message, other), _swapped(other, message)], now))[:1]
+        one, other = results
+        swapped = [_swapped(one, other), _swapped(other, one)]
+        return (await super().put(swapped, now, **more))[: len(messages)]
 
 
 def _swapped(message: InputMessage, other: InputMessage) -> InputMessage:
@@ -139,6 +141,11 @@ def dispatching_before_commit(patch: pytest.MonkeyPatch) -> None:
                     tool = self._dispatcher._tools.get(effect.tool)
                     done[effect.request_id] = await call(self._dispatcher, tool, Work(effect, claim.thread_id), None)
             await self._store.commit(claim, commit, keep=keep)
+
+        async def commit_all(self, rounds: Sequence[Round]) -> list[Exception | None]:
+            for one in rounds:
+                await self.commit(one.claim, one.commit, keep=one.keep)
+            return [None] * len(rounds)
 
     def make(self: SliceRunner, store: Store, launches: Any, models: Any, dispatcher: Dispatcher, *more: Any) -> None:
         made(self, Early(store, dispatcher), launches, models, dispatcher, *more)

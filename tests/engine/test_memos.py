@@ -95,7 +95,9 @@ def test_pictures_that_were_fetched_count_as_what_is_kept_of_a_hot_thread() -> N
         digest = sha256(data)
         await store.put([], 0, blobs=[Blob(digest, data)])
         hot.extend([UserItem((Image("image/png", blob=digest),))])
-        transcripts = [await hot.fitted(hot.checked(), info, store) for info in (ModelInfo(), ModelInfo(images=False), ModelInfo())]
+        transcripts = [
+            await hot.fitted(hot.checked(), info, store) for info in (ModelInfo(), ModelInfo(images=False), ModelInfo())
+        ]
         assert all(hot.memo_of(transcript) is hot.memo for transcript in transcripts)
         assert hot.memo_of(list(transcripts[0])) is None, "what is only like it may be anything"
         assert (hot.grown(), hot.grown()) == (len(data), 0)

@@ -4,7 +4,7 @@ import os
 import sys
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -32,7 +32,7 @@ from hibernaut.messages.events import AgentEvent, CompletionFinished, TextChunk,
 from hibernaut.messages.items import decode_page
 from hibernaut.messages.text import shorten
 from hibernaut.reach import ANYWHERE, Callbacks
-from hibernaut.stores.protocol import Claim
+from hibernaut.stores.protocol import Round
 from hibernaut.stores.sqlite import SqliteStore
 from hibernaut.system import AgentSystem
 from hibernaut.tools.tool import Tool
@@ -184,10 +184,13 @@ class WatchedStore(SqliteStore):
 
     journal: "Journal | None" = None
 
-    async def commit(self, claim: Claim, commit: SliceCommit, *, keep: bool = False) -> None:
-        await super().commit(claim, commit, keep=keep)
+    async def commit_all(self, rounds: Sequence[Round]) -> list[Exception | None]:
+        refused = await super().commit_all(rounds)
         if self.journal is not None:
-            self.journal.note(commit, claim.head)
+            for one, error in zip(rounds, refused, strict=True):
+                if error is None:
+                    self.journal.note(one.commit, one.claim.head)
+        return refused
 
 
 class Journal:

@@ -22,7 +22,7 @@ from hibernaut.engine.streams import STALLED_AFTER, InlineWait, LiveStream, let_
 from hibernaut.engine.transcripts import HotTranscript, Transcripts
 from hibernaut.engine.work import Work, work_for
 from hibernaut.errors import ConfigurationError, InvariantBroken, ModelError
-from hibernaut.kernel.commit import Disposition, Effect, SliceCommit
+from hibernaut.kernel.commit import Disposition, Effect
 from hibernaut.kernel.compaction import Pressure, give_up
 from hibernaut.kernel.draft import Draft, Found
 from hibernaut.kernel.fold import Failure, Spent, count, fold_failure, fold_interrupted, fold_turn, spawns
@@ -41,7 +41,7 @@ from hibernaut.metrics import Metrics
 from hibernaut.models.errors import ConnectionLost, ModelDefect, Refused
 from hibernaut.models.prices import cost_of
 from hibernaut.models.protocol import Model, ModelInfo, ModelRequest, ModelSource, OutputSpec
-from hibernaut.stores.protocol import Claim, Store
+from hibernaut.stores.protocol import Claim, Round, Store
 from hibernaut.tools.event_gate import EventGate
 from hibernaut.tools.outputs import Form, form_of
 from hibernaut.tools.running import is_asked_to_end
@@ -71,15 +71,7 @@ class Stream(msgspec.Struct, frozen=True, eq=False):
     draft: Draft
 
 
-class Commit(msgspec.Struct, frozen=True, eq=False):
-    """A slice wants a round stored."""
-
-    claim: Claim
-    commit: SliceCommit
-    keep: bool
-
-
-Need = Stream | Commit | Callable[[], Awaitable[Any]]
+Need = Stream | Round | Callable[[], Awaitable[Any]]
 """What a slice cannot go on without. It is handed the result, or the error is raised in it."""
 
 Steps = Generator[Need, Any, T]
@@ -97,7 +89,7 @@ def _streamed(need: Stream) -> Steps[str]:
     return reason
 
 
-class _Round(msgspec.Struct):
+class _Findings(msgspec.Struct):
     """What one round found out on the way to its commit."""
 
     asked: Asked = msgspec.field(default_factory=Asked)
@@ -212,9 +204,16 @@ class SliceRunner:
         """Get what a slice needs, in the current task."""
         if isinstance(need, Stream):
             return self._stream(need, task)
-        if isinstance(need, Commit):
+        if isinstance(need, Round):
             return self._store.commit(need.claim, need.commit, keep=need.keep)
         return need()
+
+    async def store(self, rounds: Sequence[Round]) -> Sequence[Exception | None]:
+        """Have the rounds of several slices stored; return for each why it was not, None if it was."""
+        try:
+            return await self._store.commit_all(rounds) if rounds else ()
+        except Exception as error:  # noqa: BLE001  # it is handed to all of them
+            return [error] * len(rounds)
 
     def _slice(self, claim: Claim, loaded: LoadedHead) -> Steps[None]:
         head = loaded.head
@@ -230,7 +229,7 @@ class SliceRunner:
                 if claim.tries <= MAX_TRIES and all(map(_is_plain, inputs))
                 else (yield from _got(self._prepare, head, inputs, launch, started, claim.tries))
             )
-            one = _Round(since=due)
+            one = _Findings(since=due)
             if draft.wants_completion or (draft.compacting and head.status == "open"):
                 yield from self._ask(one, draft, launch, claim.token << 8 | number)
             if head.status == "closed":
@@ -243,7 +242,7 @@ class SliceRunner:
             owed: Sequence[Effect] = commit.effects
             inline = [effect for effect in owed if _is_inline(draft, effect)] if owed and number < rounds else ()
             again = number < rounds and (commit.continues or bool(inline))
-            yield Commit(claim, commit, again)
+            yield Round(claim, commit, again)
             if self._unborn:
                 self._unborn.pop(head.thread_id, None)
             self._follow(one, draft, len(commit.page))
@@ -337,7 +336,7 @@ class SliceRunner:
     def _work(self, effects: Sequence[Effect], draft: Draft, launch: Launch) -> list[Work]:
         return [work_for(effect, draft.head, launch.config) for effect in effects]
 
-    def _follow(self, one: _Round, draft: Draft, size: int) -> None:
+    def _follow(self, one: _Findings, draft: Draft, size: int) -> None:
         """Bring what is kept in memory up to a commit that the store has taken."""
         head = draft.head
         if one.hot is not None:
@@ -352,7 +351,7 @@ class SliceRunner:
 
     # The completion
 
-    def _ask(self, one: _Round, draft: Draft, launch: Launch, attempt: int) -> Steps[None]:
+    def _ask(self, one: _Findings, draft: Draft, launch: Launch, attempt: int) -> Steps[None]:
         """Ask the model for what is due: a summary of the history, if it has grown too long, or the next turn."""
         head, name = draft.head, draft.head.model or launch.config.model
         if self._toolsets is not None:
@@ -409,7 +408,7 @@ class SliceRunner:
 
     def _complete(
         self,
-        one: _Round,
+        one: _Findings,
         draft: Draft,
         launch: Launch,
         chosen: _Chosen,

@@ -17,7 +17,7 @@ from hibernaut.engine.core import Engine
 from hibernaut.engine.interruptions import Interruptions
 from hibernaut.engine.slice import Need, Steps, Stream
 from hibernaut.engine.workers import Workers
-from hibernaut.stores.protocol import Claim
+from hibernaut.stores.protocol import Claim, Round
 
 AT_ONCE = 16
 """Slices that begin before others on the event loop have their turn."""
@@ -59,6 +59,8 @@ class Stages:
         self._streams = Workers(tasks, self._stream)
         self._others = Workers(tasks, self._go_on)
         self._answered: list[_Slice] = []
+        self._done: list[_Slice] = []
+        """Whose rounds are to be stored."""
 
     def __len__(self) -> int:
         """Return how many slices run."""
@@ -80,6 +82,8 @@ class Stages:
                     self._others.put(one)
                 else:
                     self._step(one)
+            if self._done:
+                self._tasks.create_task(self._store_done())
             if new:
                 await asyncio.sleep(0)
 
@@ -118,7 +122,12 @@ class Stages:
         except Exception as error:  # noqa: BLE001  # the engine is told
             one.need, one.error = None, error
             self._runner.abandon(one.claim.thread_id)
-        (self._streams if type(one.need) is Stream else self._others).put(one)
+        if type(one.need) is Stream:
+            self._streams.put(one)
+        elif type(one.need) is Round:
+            self._done.append(one)
+        else:
+            self._others.put(one)
 
     async def _stream(self, one: _Slice, task: asyncio.Task[None]) -> None:
         """Have a model asked; whose streams end before others have their turn go on together."""
@@ -131,12 +140,25 @@ class Stages:
         answered, self._answered = self._answered, []
         for one in answered:
             self._step(one)
+        await self._store_done()
+
+    async def _store_done(self) -> None:
+        """Have rounds stored that are done, all of them together, and go on with their slices."""
+        while self._done:
+            done, self._done = self._done, []
+            kept = [one for one in done if self._slices.get(one.claim.thread_id) is one]
+            rounds = [one.need for one in kept if isinstance(one.need, Round)]
+            for one, refused in zip(kept, await self._runner.store(rounds), strict=True):
+                one.error = refused
+            for one in done:
+                self._step(one)
 
     async def _go_on(self, one: _Slice, task: asyncio.Task[None]) -> None:
         """Do what a slice waits for, and let it go on; or the whole of it, if it is to run by itself."""
         if one.need is not None:
             await self._get(one, task)
             self._step(one)
+            await self._store_done()
             return
         if self._slices.get(one.claim.thread_id) is not one:
             self._give_up(one)

@@ -20,7 +20,6 @@ from hibernaut.messages.stream import (
 )
 from hibernaut.messages.text import clean
 
-
 _text_of: Final = attrgetter("text")
 
 

@@ -45,6 +45,7 @@ from hibernaut.stores.protocol import (
     LogRow,
     Outcome,
     Owner,
+    Round,
     StoreCounts,
     ThreadRow,
     ViewRow,
@@ -192,6 +193,17 @@ class MemoryStore(MemoryBeside, MemoryMoves):
             self._deliver(letter, digest, at, thread.tenant, sent=True)
         if self._news:
             self._tell()
+
+    async def commit_all(self, rounds: Sequence[Round]) -> list[Exception | None]:
+        refused: list[Exception | None] = []
+        for one in rounds:
+            try:
+                await self.commit(one.claim, one.commit, keep=one.keep)
+            except Exception as error:  # noqa: BLE001  # it is handed to whose round it was
+                refused.append(error)
+            else:
+                refused.append(None)
+        return refused
 
     def _learn(self, thread: Thread, learned: Iterable[bytes], forgotten: Iterable[bytes]) -> None:
         for digest in learned:

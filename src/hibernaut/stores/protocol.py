@@ -104,6 +104,14 @@ CLAIM_MESSAGES = 256
 """Messages that one claim hands over at most; the others stay for the next."""
 
 
+class Round(msgspec.Struct, frozen=True, eq=False):
+    """A round that is to be committed under a claim; with `keep` the claim goes on."""
+
+    claim: Claim
+    commit: SliceCommit
+    keep: bool = False
+
+
 class LogRow(msgspec.Struct, frozen=True):
     """One commit of a thread, as stored: the page may be empty."""
 
@@ -267,6 +275,14 @@ class Store(Protocol):
 
         Raises:
             StaleClaim: the claim was lost, or the version is not the next one. Nothing was written.
+        """
+        ...
+
+    async def commit_all(self, rounds: Sequence[Round]) -> list[Exception | None]:
+        """Apply rounds of different threads, each by itself as `commit` would: most cheaply in one write.
+
+        Returns:
+            For each what `commit` would have raised, None where it was applied.
         """
         ...
 

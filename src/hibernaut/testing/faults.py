@@ -4,6 +4,7 @@ Every transaction of a run has a number, from 1, in the order they begin. A run 
 transactions, so a sweep over the numbers meets every place where a process can die.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import TypeVar
 
@@ -14,7 +15,18 @@ from hibernaut.kernel.commit import Blob, NewThread, SliceCommit
 from hibernaut.kernel.head import Status
 from hibernaut.messages.inputs import Delivered, InputMessage
 from hibernaut.stores.archive import Record
-from hibernaut.stores.protocol import Claim, EffectRow, LogRow, Outcome, Owner, Store, StoreCounts, ThreadRow, ViewRow
+from hibernaut.stores.protocol import (
+    Claim,
+    EffectRow,
+    LogRow,
+    Outcome,
+    Owner,
+    Round,
+    Store,
+    StoreCounts,
+    ThreadRow,
+    ViewRow,
+)
 
 T = TypeVar("T")
 
@@ -99,6 +111,14 @@ class FaultyStore:
 
     async def commit(self, claim: Claim, commit: SliceCommit, *, keep: bool = False) -> None:
         await self._perform("commit", lambda: self._inner.commit(claim, commit, keep=keep))
+
+    async def commit_all(self, rounds: Sequence[Round]) -> list[Exception | None]:
+        commits = [self.commit(one.claim, one.commit, keep=one.keep) for one in rounds]
+        ends = await asyncio.gather(*commits, return_exceptions=True)
+        for end in ends:
+            if end is not None and not isinstance(end, Exception):
+                raise end
+        return [end if isinstance(end, Exception) else None for end in ends]
 
     async def release(self, claim: Claim, not_before: int = 0) -> None:
         await self._perform("release", lambda: self._inner.release(claim, not_before))

@@ -27,6 +27,7 @@ from hibernaut.stores.protocol import (
     LogRow,
     Outcome,
     Owner,
+    Round,
     StoreCounts,
     ThreadRow,
     ViewRow,
@@ -135,8 +136,19 @@ class SqliteStore:
         return _delivered(await self._read(lambda tx: transactions.take(tx, claim, now)))
 
     async def commit(self, claim: Claim, commit: SliceCommit, *, keep: bool = False) -> None:
-        digested = _digested(commit)
-        await self._write(lambda tx: transactions.commit(tx, claim, digested, keep=keep))
+        (refused,) = await self.commit_all([Round(claim, commit, keep)])
+        if refused is not None:
+            raise refused
+
+    async def commit_all(self, rounds: Sequence[Round]) -> list[Exception | None]:
+        ready = [(one.claim, _digested(one.commit), one.keep) for one in rounds]
+        try:
+            return await self._write(lambda tx: transactions.commit_all(tx, ready))
+        except Exception as error:  # noqa: BLE001  # it is handed to whose rounds these were
+            if len(ready) == 1:
+                return [error]
+        # One of them fails the others: each by itself.
+        return [refused for one in rounds for refused in await self.commit_all([one])]
 
     async def release(self, claim: Claim, not_before: int = 0) -> None:
         await self._write(lambda tx: transactions.release(tx, claim, not_before))

@@ -324,6 +324,19 @@ def commit(tx: Transaction, claim: Claim, digested: Digested, *, keep: bool) -> 
         _deliver_all(tx, digested.letters, tenant, sent=True)
 
 
+def commit_all(tx: Transaction, rounds: Sequence[tuple[Claim, Digested, bool]]) -> list[Exception | None]:
+    """Apply rounds, but for those whose claims are over."""
+    refused: list[Exception | None] = []
+    for claim, digested, keep in rounds:
+        try:
+            commit(tx, claim, digested, keep=keep)
+        except StaleClaim as error:  # it comes before anything is written
+            refused.append(error)
+        else:
+            refused.append(None)
+    return refused
+
+
 def _change_inbox(tx: Transaction, thread: int, digested: Digested) -> None:
     for message_id, digest in digested.consumed:
         tx.run("remove_message", (thread, digest, message_id))
