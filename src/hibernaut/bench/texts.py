@@ -21,6 +21,7 @@ _SENTENCES = (
     "With that in place the planner no longer asks for it twice",
     "I will leave the other crates alone until this one is green",
 )
+_PIECES = tuple([(f"{sentence} (", f"{place:x}, as before). ") for place, sentence in enumerate(_SENTENCES)])
 _OUTPUT = (
     "running 148 tests; test planner::moves_borders ... ok; test parser::keeps_spans ... ok; "
     "test cache::is_cold_at_start ... FAILED; failures: cache::is_cold_at_start panicked at "
@@ -65,11 +66,7 @@ class Texts:
     def chunks(self, agent: str = "") -> list[str]:
         """Return the texts of one completion."""
         del agent
-        first = self._number + 1
-        self._number += len(_SENTENCES)
-        texts = [
-            f"{sentence} ({number * _FACTOR & _MASK:016x}, as before). "
-            for number, sentence in enumerate(_SENTENCES, first)
-        ]
+        unique = self._unique()
+        texts = [f"{before}{unique}{after}" for before, after in _PIECES]
         self.text_bytes += sum(map(len, texts))
         return texts

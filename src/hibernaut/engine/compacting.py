@@ -140,7 +140,7 @@ class Compactor:
             return None
         facts = facts_of(head, await self._task(draft), await self._request(head.thread_id, cut))
         begin(draft, pressure)
-        live = LiveTurn(head.thread_id, head.version, asking.attempt, draft.items, speaks=False)
+        live = LiveTurn(head.thread_id, head.version, asking.attempt, tuple(draft.items), speaks=False)
         self._feed.begin(live)
         tries, failed = _Tries(), None
         try:

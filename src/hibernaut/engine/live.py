@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Protocol
 
+import msgspec
 from msgspec.structs import replace
 
 from hibernaut.errors import UnknownThread
@@ -37,7 +38,7 @@ PROGRESS_KEPT = 256
 """Progress reports that wait for a slow observer; the oldest give way."""
 
 
-class LiveTurn:
+class LiveTurn(msgspec.Struct, eq=False, gc=False):
     """A turn that is being streamed, as observers see it. `version` is the head version before it.
 
     With `speaks` False the model works on something that is not said in the thread, and only `items` are shown.
@@ -46,68 +47,51 @@ class LiveTurn:
     is what the model says after it. `since` is the moment at which what it answers was due; 0: it answers nothing new.
     """
 
-    __slots__ = (
-        "_calling",
-        "_held",
-        "_inside",
-        "_items",
-        "_read",
-        "_speaks",
-        "attempt",
-        "entries",
-        "pieces",
-        "since",
-        "thread_id",
-        "version",
-    )
-
-    def __init__(
-        self, thread_id: str, version: int, attempt: int, items: Sequence[Item], *, speaks: bool = True, since: int = 0
-    ) -> None:
-        self.thread_id = thread_id
-        self.version = version
-        self.attempt = attempt
-        self.since = since
-        self.pieces: list[StreamPiece] = []
-        self.entries: list[AgentEvent] = []
-        """What observers see: what came in, then what the model says."""
-        self._items = tuple(items)
-        self._read = 0
-        self._speaks = speaks
-        self._calling = False
-        self._inside = False
-        self._held = ""
+    thread_id: str
+    version: int
+    attempt: int
+    items: tuple[Item, ...]
+    speaks: bool = True
+    since: int = 0
+    pieces: list[StreamPiece] = []
+    entries: list[AgentEvent] = []
+    """What observers see: what came in, then what the model says."""
+    read: int = 0
+    """Pieces that are among the entries."""
+    calling: bool = False
+    inside: bool = False
+    held: str = ""
 
     def catch_up(self) -> None:
         """Turn the pieces that came since the last look into entries."""
         if not self.entries:
-            events = [event_of(self.thread_id, item) for item in self._items]
+            events = [event_of(self.thread_id, item) for item in self.items]
             self.entries += [event for event in events if event is not None]
-            if self._speaks:
+            if self.speaks:
                 self.entries.append(CompletionStarted(thread_id=self.thread_id))
-        while self._read < len(self.pieces):
-            self._take(self.pieces[self._read])
-            self._read += 1
+        while self.read < len(self.pieces):
+            self._take(self.pieces[self.read])
+            self.read += 1
 
     def _take(self, piece: StreamPiece) -> None:
         if isinstance(piece, ThinkingDelta):
             self.entries.append(ThinkingChunk(thread_id=self.thread_id, text=clean(piece.text)))
         elif isinstance(piece, CallStarted):
-            self._calling = True
+            self.calling = True
         elif isinstance(piece, ReasoningBlock):
-            self._held, self._inside = "", False
-        elif isinstance(piece, TextDelta) and not self._calling:
-            self._say(self._held + piece.text)
+            self.held, self.inside = "", False
+        elif isinstance(piece, TextDelta) and not self.calling:
+            self._say(self.held + piece.text)
 
     def _say(self, text: str) -> None:
         # A part that is blank is not stored, so white space waits for what follows it, half a character for its half.
         ready = text[:-1] if text and "\ud800" <= text[-1] <= "\udbff" else text
-        if not self._inside and (not ready or ready.isspace()):
-            self._held = text
+        if not self.inside and (not ready or ready.isspace()):
+            self.held = text
             return
-        self._held = text[len(ready) :]
+        self.held = text[len(ready) :]
         if ready:
-            self._inside = True
+            self.inside = True
             self.entries.append(TextChunk(thread_id=self.thread_id, text=clean(ready)))
 
 

@@ -61,7 +61,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Stream(msgspec.Struct, frozen=True, eq=False):
+class Stream(msgspec.Struct, frozen=True, eq=False, gc=False):
     """A slice wants a model asked. It goes on with why the stream was stopped, "" if it was not."""
 
     model: Model
@@ -89,7 +89,7 @@ def _streamed(need: Stream) -> Steps[str]:
     return reason
 
 
-class _Findings(msgspec.Struct):
+class _Findings(msgspec.Struct, gc=False):
     """What one round found out on the way to its commit."""
 
     asked: Asked = msgspec.field(default_factory=Asked)
@@ -445,7 +445,7 @@ class SliceRunner:
                 draft.output = Output(form)
                 request = _in_form(request, form, chosen.info)
                 asked.tools = sha256(launch.table.digest, form.schema.encode())
-            live = LiveTurn(head.thread_id, head.version, asked.attempt, draft.items, since=one.since)
+            live = LiveTurn(head.thread_id, head.version, asked.attempt, tuple(draft.items), since=one.since)
             self._feed.begin(live)
             pieces = live.pieces
             reason = yield from _streamed(Stream(chosen.model, request, live, draft))

@@ -19,7 +19,7 @@ from hibernaut.engine.slice import Need, Steps, Stream
 from hibernaut.engine.workers import Workers
 from hibernaut.stores.protocol import Claim, Round
 
-AT_ONCE = 16
+AT_ONCE = 32
 """Slices that begin before others on the event loop have their turn."""
 
 

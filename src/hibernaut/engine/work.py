@@ -8,7 +8,7 @@ from hibernaut.kernel.head import Head, metadata_of
 from hibernaut.stores.protocol import EffectRow, Store
 
 
-class Work(msgspec.Struct, frozen=True):
+class Work(msgspec.Struct, frozen=True, gc=False):
     """An effect that is to be performed."""
 
     effect: Effect

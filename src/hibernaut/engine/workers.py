@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 
 J = TypeVar("J")
 
-JOBS_IN_A_ROW = 16
+JOBS_IN_A_ROW = 32
 """Jobs that one worker does before others on the event loop have their turn."""
 
 

@@ -73,7 +73,7 @@ class Chosen(msgspec.Struct, frozen=True):
     selected: int
 
 
-class Outgoing(msgspec.Struct, frozen=True):
+class Outgoing(msgspec.Struct, frozen=True, gc=False):
     """A message that a commit puts into an inbox; with a `due` time (milliseconds since 1970) it is a timer."""
 
     message: InputMessage
@@ -108,7 +108,7 @@ class Blob(msgspec.Struct, frozen=True):
     data: bytes
 
 
-class SliceCommit(msgspec.Struct, frozen=True):
+class SliceCommit(msgspec.Struct, frozen=True, gc=False):
     """All that one round of a slice changes. It becomes visible together or not at all."""
 
     thread_id: str

@@ -75,7 +75,7 @@ class Found(msgspec.Struct, frozen=True):
 NOTHING_FOUND: Final = Found()
 
 
-class Draft(msgspec.Struct, eq=False):
+class Draft(msgspec.Struct, eq=False, gc=False):
     """A round being worked out. `head` is the draft's own and is changed in place.
 
     `now` is the moment from which timers are counted: whoever asks the model sets it anew before folding the answer.

@@ -66,7 +66,7 @@ class Run(msgspec.Struct, frozen=True):
 Verdict = Refusal | Settled | Rest | Run | FamilyMatter
 
 
-class Judged(msgspec.Struct, frozen=True):
+class Judged(msgspec.Struct, frozen=True, gc=False):
     """What is to be done with a call, and its arguments as a JSON object."""
 
     verdict: Verdict
@@ -237,7 +237,7 @@ def backoff(salt: bytes, version: int, attempts: int) -> int:
     return wait - wait * jitter // (4 * 65_536)
 
 
-class Spent(msgspec.Struct, frozen=True):
+class Spent(msgspec.Struct, frozen=True, gc=False):
     """What a completion took."""
 
     usage: Usage = Usage()

@@ -25,7 +25,7 @@ CallMode = Literal["background", "inline", "subscription", "rest"]
 """How a call works: `rest` is passive (the sleep family), the others run somewhere."""
 
 
-class Call(msgspec.Struct, omit_defaults=True):
+class Call(msgspec.Struct, omit_defaults=True, gc=False):
     """One call in the registry.
 
     States: `queued` (stored, not dispatched), `open` (dispatched, the turn waits for it), `answered` (its result is
@@ -198,7 +198,7 @@ class OpenAsk(msgspec.Struct, frozen=True, omit_defaults=True):
     """The model knows that this is what it has to answer: nobody has asked anything else since."""
 
 
-class Head(msgspec.Struct, omit_defaults=True):
+class Head(msgspec.Struct, omit_defaults=True, gc=False):
     """The record of one thread. See the module's text."""
 
     thread_id: str
@@ -363,7 +363,7 @@ Extra = dict[str | int, "msgspec.Raw | Extra"]
 """What a newer version added: by key or by place in an array, at whatever depth."""
 
 
-class LoadedHead(msgspec.Struct, frozen=True):
+class LoadedHead(msgspec.Struct, frozen=True, gc=False):
     """A head as it was read: the value, and what a newer version added to it."""
 
     head: Head

@@ -17,7 +17,7 @@ from hibernaut.messages.items import encode_page
 _NOT_FINAL = (Disposition.DEFERRED, Disposition.HELD)
 
 
-class Asked(msgspec.Struct):
+class Asked(msgspec.Struct, gc=False):
     """What the receipt says of a completion."""
 
     turn: TurnCommit = TurnCommit.NONE

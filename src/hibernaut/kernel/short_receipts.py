@@ -90,7 +90,7 @@ class _Place:
         if not self._version:
             return b""
         self._next = next_history(self._history, page)
-        return pack(self._version + 1) + pack(self._digest) + pack(self._next)
+        return pack((self._version + 1, self._digest, self._next))[1:]
 
     def step(self, receipt: bytes) -> None:
         """Go on to a receipt that follows."""

@@ -29,7 +29,7 @@ class TurnText(msgspec.Struct, frozen=True, gc=False):
     text: str
 
 
-class TurnCall(msgspec.Struct):
+class TurnCall(msgspec.Struct, gc=False):
     """A call that is being written, or is `complete`."""
 
     name: str
@@ -47,7 +47,7 @@ class TurnCall(msgspec.Struct):
 TurnPart = TurnText | TurnCall | ReasoningBlock
 
 
-class Turn(msgspec.Struct, frozen=True):
+class Turn(msgspec.Struct, frozen=True, gc=False):
     """What a model said in one completion, in order."""
 
     parts: tuple[TurnPart, ...]

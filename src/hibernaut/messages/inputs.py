@@ -227,7 +227,7 @@ class InputMessage(msgspec.Struct, frozen=True, array_like=True, gc=False):
     metadata: str = ""
 
 
-class Delivered(msgspec.Struct, frozen=True):
+class Delivered(msgspec.Struct, frozen=True, gc=False):
     """One message as its inbox hands it over. `message` is None when it cannot be read; then `problem` says why."""
 
     message_id: str

@@ -61,7 +61,7 @@ class OutputSpec(msgspec.Struct, frozen=True):
     """The tool that takes such an answer, for providers that can be held to a form in no other way."""
 
 
-class ModelRequest(msgspec.Struct, frozen=True):
+class ModelRequest(msgspec.Struct, frozen=True, gc=False):
     """One completion to be made.
 
     `transcript` is valid (see `hibernaut.kernel.transcript`) and holds only `UserItem`, `TextItem`, `ReasoningItem`,

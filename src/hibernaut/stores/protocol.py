@@ -81,7 +81,7 @@ class Owner(msgspec.Struct, frozen=True):
     process: str = ""
 
 
-class Claim(msgspec.Struct, frozen=True):
+class Claim(msgspec.Struct, frozen=True, gc=False):
     """The right to write one thread, until somebody else claims it.
 
     `token` grows with every claim of the thread; a commit with an older one is refused. `tries` counts the claims since
@@ -104,7 +104,7 @@ CLAIM_MESSAGES = 256
 """Messages that one claim hands over at most; the others stay for the next."""
 
 
-class Round(msgspec.Struct, frozen=True, eq=False):
+class Round(msgspec.Struct, frozen=True, eq=False, gc=False):
     """A round that is to be committed under a claim; with `keep` the claim goes on."""
 
     claim: Claim
@@ -152,7 +152,7 @@ class ViewRow(msgspec.Struct, frozen=True):
 EffectState = Literal["pending", "sent", "accepted"]
 
 
-class EffectRow(msgspec.Struct, frozen=True):
+class EffectRow(msgspec.Struct, frozen=True, gc=False):
     """One effect in the outbox. Settled effects are not kept.
 
     States: `pending` (certainly not begun), `sent` (begun by `owner`, or about to be), `accepted` (whoever works on it

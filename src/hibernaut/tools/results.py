@@ -31,7 +31,7 @@ LONGEST_ERROR = 4_096
 _SHOWN_CAUSES = 5
 
 
-class Outcome(msgspec.Struct, frozen=True):
+class Outcome(msgspec.Struct, frozen=True, gc=False):
     """How a call ended: the content of its result, and the blobs that must be stored before it."""
 
     content: Content
