@@ -16,6 +16,7 @@ import msgspec
 
 from hibernaut.bench.machine import Build, Machine, this_build, this_machine
 from hibernaut.errors import MalformedInput
+from hibernaut.garbage import collect_seldom
 
 Measure = Callable[..., Coroutine[Any, Any, msgspec.Struct]]
 """One benchmark: measures once, and returns a struct of figures."""
@@ -70,6 +71,7 @@ def measure(bench: str, runs: int, function: Measure, parameters: Mapping[str, A
 
 
 def _once(function: Measure, parameters: dict[str, Any]) -> dict[str, Any]:
+    collect_seldom()  # as `hibernaut serve` does
     found: dict[str, Any] = msgspec.to_builtins(asyncio.run(function(**parameters)))
     return found
 

@@ -24,6 +24,7 @@ from hibernaut.cli.times import clock_time, moment
 from hibernaut.cli.tools import load_tools
 from hibernaut.cli.tracing import tracer_provider
 from hibernaut.engine.local import MAX_SLICES
+from hibernaut.garbage import collect_seldom
 from hibernaut.kernel.commit import SliceCommit
 from hibernaut.kernel.feed import stored_events
 from hibernaut.kernel.head import Standing, decode_head, registry_of
@@ -160,6 +161,7 @@ async def _serve(
                     journal.say(
                         f"tool servers: {', '.join(system.servers) or 'none'}; callbacks come to {system.callbacks}"
                     )
+                collect_seldom()
                 async with _exposed(system, metrics, journal):
                     await stopping.wait()
                 journal.say("stopping: running slices end first; Ctrl-C again stops at once")

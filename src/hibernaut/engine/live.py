@@ -6,7 +6,7 @@ is being made. So a slow observer holds nothing up, and one that comes back miss
 
 import asyncio
 from collections import defaultdict, deque
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
