@@ -1,8 +1,8 @@
 """Python's collector of garbage in cycles, in a process that runs agents.
 
-What a slice makes is in no cycle. But many slices at work are many objects at once, and whenever there are so many more,
-the collector looks at all that a process has, modules and their functions included: 8 % of a completion with 500 agents
-at work.
+What a slice makes is in no cycle. But many slices at work are many objects at once, and whenever there are so many
+more, the collector looks at all that a process has, modules and their functions included: 8 % of a completion with 500
+agents at work.
 """
 
 import gc

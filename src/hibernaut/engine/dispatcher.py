@@ -8,7 +8,7 @@ the effect knows that it may have happened.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from itertools import count
@@ -18,23 +18,22 @@ import msgspec
 
 from hibernaut.clock import Clock
 from hibernaut.engine.asking import Asking, answers_of
+from hibernaut.engine.bringing import FAILED_CALL, Bringing
 from hibernaut.engine.live import LiveFeed
 from hibernaut.engine.resuming import BEGINNING, LastEvent, last_event
 from hibernaut.engine.servers import Remote
 from hibernaut.engine.work import Work, work_of
 from hibernaut.engine.workers import Workers
-from hibernaut.errors import InputRefused, StoreError
-from hibernaut.kernel.commit import Blob, Effect
-from hibernaut.kernel.head import decode_head, registry_of
+from hibernaut.errors import StoreError
+from hibernaut.kernel.commit import Effect
+from hibernaut.kernel.head import decode_head
 from hibernaut.messages.events import ToolProgress
 from hibernaut.messages.inputs import Event, InputMessage, Settlement, ToolResult, event_message
 from hibernaut.metrics import OVER, PERSON, REPEATED, SERVER, UNKNOWN, Metrics
 from hibernaut.stores.protocol import EffectRow, Owner, Store
 from hibernaut.stores.protocol import Outcome as Stored
 from hibernaut.tools.context import ToolContext
-from hibernaut.tools.event_gate import EventGate
 from hibernaut.tools.results import Outcome
-from hibernaut.tools.results import outcome as outcome_of
 from hibernaut.tools.running import Functions, Subscription
 from hibernaut.tools.tokens import Grant, KeyRing, sign
 from hibernaut.tools.tool import AnyTool
@@ -47,12 +46,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
-
-DELIVERY_PAUSE_FIRST = 100
-"""Milliseconds before a result that the store did not take is brought again."""
-
-DELIVERY_PAUSE_MOST = 30_000
-"""Milliseconds between two tries to bring a result, at most."""
 
 UNKNOWN_EFFECT = (
     "The process that ran {tool} died before it answered. It is unknown whether it happened; check before repeating it."
@@ -67,9 +60,6 @@ DIED = "#died"
 
 NOT_HERE = "{tool} cannot be used here: this engine keeps nothing between messages, so it cannot keep a subscription."
 
-
-FAILED_CALL = "tool_error"
-"""What a span says of a call that ended in an error, whatever error that was."""
 
 _UNTRACED: AbstractContextManager[None] = nullcontext()
 
@@ -127,7 +117,8 @@ class Dispatcher:
         self._left_to_others: dict[str, tuple[Effect, str]] = {}
         self._ending = False
         self._keys: KeyRing | None = None
-        self._asking = Asking(store, feed, clock, self._retry, self._abandon, keeps=keeps)
+        self._bringing = Bringing(store, clock)
+        self._asking = Asking(store, feed, clock, self._bringing.retry, self._abandon, keeps=keeps)
         self._remote: RemoteCalls | None = None
         if remote is not None and toolsets is not None:
             from hibernaut.engine.remote import RemoteCalls as Calls  # noqa: PLC0415  # most programs have no servers
@@ -137,14 +128,13 @@ class Dispatcher:
                 toolsets,
                 store,
                 clock,
-                retry=self._retry,
-                refuse=self._bring_failure,
+                retry=self._bringing.retry,
+                refuse=self._bringing.failure,
                 end_unknown=self._end_unknown,
                 tenant=tenant,
             )
         self._looking: asyncio.Task[None] | None = None
         self._functions = Functions()
-        self._gate = EventGate(store)
 
     @property
     def running(self) -> int:
@@ -299,7 +289,7 @@ class Dispatcher:
         names, marked = [one.work.effect.request_id for one in unmarked], frozenset[str]()
         try:
             if not self._ending:
-                marked = frozenset(await self._retry(self._store.start_effects, self._owner, names))
+                marked = frozenset(await self._bringing.retry(self._store.start_effects, self._owner, names))
         except asyncio.CancelledError:
             if not self._ending:
                 raise
@@ -332,7 +322,7 @@ class Dispatcher:
         """Do all that there is to do about an effect, by itself."""
         one.task = asyncio.current_task()
         try:
-            if await self._retry(self._store.start_effects, self._owner, [one.work.effect.request_id]):
+            if await self._bringing.retry(self._store.start_effects, self._owner, [one.work.effect.request_id]):
                 await self._invoke(one)
                 if one.outcome is not None:
                     await self._store_results([one])
@@ -352,27 +342,19 @@ class Dispatcher:
 
     async def _store_results(self, returned: Sequence[_Invocation]) -> None:
         """Bring what functions have returned; an engine that ends has one try."""
+        results = [(one.work, one.outcome) for one in returned if one.outcome is not None]
         try:
             if not self._ending:
-                await self._retry(self._put_results, returned)
+                await self._bringing.retry(self._bringing.store_results, results)
                 return
         except asyncio.CancelledError:
             if not self._ending:
                 raise
         try:
-            await self._put_results(returned)
+            await self._bringing.store_results(results)
         except StoreError:
             calls = ", ".join([one.work.effect.call_id for one in returned])
             logger.exception("the ends of calls were not stored, and the next engine finds them: %s", calls)
-
-    async def _put_results(self, returned: Sequence[_Invocation]) -> None:
-        messages: list[InputMessage] = []
-        blobs: list[Blob] = []
-        for one in returned:
-            if one.outcome is not None:
-                messages.append(_result_message(one.work.effect, one.work.thread_id, one.outcome))
-                blobs += one.outcome.blobs
-        await self._store.put(messages, self._clock.now(), blobs=blobs)
 
     def _over(self, one: _Invocation) -> None:
         request = one.work.effect.request_id
@@ -410,7 +392,7 @@ class Dispatcher:
                     one.outcome = await self._call(tool, work, span)
                     deferred = one.outcome is None
             if deferred:
-                await self._retry(self._store.accept_effects, [effect.request_id])
+                await self._bringing.retry(self._store.accept_effects, [effect.request_id])
         except asyncio.CancelledError:
             if effect.request_id in self._cancelled:
                 return
@@ -428,7 +410,7 @@ class Dispatcher:
         if self._remote is None:
             unknown = f"Error: {effect.tool} was not run: its server {effect.server} is not known here."
             if effect.kind == "invoke":
-                await self._bring_failure(effect, work.thread_id, unknown)
+                await self._bringing.failure(effect, work.thread_id, unknown)
         elif effect.kind == "invoke":
             await self._remote.invoke(work, started=started)
         elif effect.kind == "answer":
@@ -454,57 +436,24 @@ class Dispatcher:
         effect = work.effect
         if not self._keeps:
             refusal = Outcome(NOT_HERE.format(tool=tool.name), is_error=True)
-            await self._bring(effect, work.thread_id, refusal)
+            await self._bringing.result(effect, work.thread_id, refusal)
             return
-        known = await self._retry(last_event, self._store, work.thread_id, effect.call_id) if started else BEGINNING
+        known = (
+            await self._bringing.retry(last_event, self._store, work.thread_id, effect.call_id)
+            if started
+            else BEGINNING
+        )
         if known.final:
             return
         subscription = Subscription(tool, effect.arguments, self._context(tool, work, known, await self._secrets()))
         try:
-            await self._bring_all(tool, work, subscription, count(known.sequence + 1), span)
+            await self._bringing.follow(tool, work, subscription, count(known.sequence + 1), span)
         finally:
             await subscription.close()
 
-    async def _bring_all(
-        self, tool: AnyTool, work: Work, subscription: Subscription, numbers: Iterator[int], span: "Traced | None"
-    ) -> None:
-        """Confirm a subscription with its first value, and bring what it yields until it is over."""
-        first = await subscription.next()
-        word = outcome_of(first.content) if first is not None else subscription.ended or Outcome("")
-        if span is not None:  # it stands for subscribing; what comes later may take months
-            if word.is_error:
-                span.fail(FAILED_CALL)
-            span.end()
-        if first is None or word.is_error:
-            if await self._bring(work.effect, work.thread_id, word) is Stored.DUPLICATE:  # it was confirmed before
-                await self._bring_event(tool, work, word, next(numbers), final=True, sender="engine")
-            return
-        # One that goes on after a restart confirms itself once more, and that is a duplicate.
-        await self._bring(work.effect, work.thread_id, word, subscription=True)
-        refused: InputRefused | None = None
-        while (event := await subscription.next(refused)) is not None:
-            refused = None
-            try:
-                stored = await self._bring_event(
-                    tool, work, outcome_of(event.content), next(numbers), event_id=event.event_id, final=event.final
-                )
-            except InputRefused as error:
-                logger.warning("an event of %s was refused: %s", tool.name, error)
-                refused = error
-                continue
-            if stored in (Stored.CLOSED, Stored.UNKNOWN):
-                await self._retry(self._store.settle_effects, [work.effect.request_id])
-                return
-            if event.final:
-                if stored is not Stored.DUPLICATE:
-                    return
-                break  # an event of this id was there before, so that the last one is still to come
-        last = subscription.ended or Outcome("The subscription has ended.")
-        await self._bring_event(tool, work, last, next(numbers), final=True, sender="engine")
-
     async def _secrets(self) -> KeyRing:
         if self._keys is None:
-            self._keys = KeyRing([await self._retry(self._store.secret)])
+            self._keys = KeyRing([await self._bringing.retry(self._store.secret)])
         return self._keys
 
     def _context(self, tool: AnyTool, work: Work, last: LastEvent, keys: KeyRing) -> ToolContext:
@@ -559,13 +508,13 @@ class Dispatcher:
             if effect.server and self._remote is not None:
                 await self._remote.cancel(effect, thread_id)
             over = [effect.call_id, effect.request_id]
-            await self._retry(partial(self._store.settle_effects, over, thread_id=thread_id))
+            await self._bringing.retry(partial(self._store.settle_effects, over, thread_id=thread_id))
         finally:
             self._cancelling -= 1
             self._maybe_rest()
 
     async def _is_left_to_others(self, effect: Effect, thread_id: str) -> bool:
-        for row in await self._retry(self._store.read_effects, thread_id):
+        for row in await self._bringing.retry(self._store.read_effects, thread_id):
             elsewhere = row.state != "accepted" and row.owner != self._owner.engine_id
             if row.effect.request_id == effect.call_id and elsewhere:
                 self._left_to_others[effect.request_id] = (effect, thread_id)
@@ -595,77 +544,10 @@ class Dispatcher:
             unknown = ToolResult(effect.call_id, text, is_error=True, unknown=True)
             message = InputMessage(f"unknown:{effect.call_id}", thread_id, unknown, "engine")
             await self._store.put([message], self._clock.now())
-        elif await self._store_result(effect, thread_id, Outcome(text, is_error=True)) is Stored.DUPLICATE:
+        elif await self._bringing.store_result(effect, thread_id, Outcome(text, is_error=True)) is Stored.DUPLICATE:
             died = SUBSCRIPTION_DIED.format(tool=effect.tool)
             last = Event(effect.call_id, died, DIED, associative=True, final=True)
             await self._store.put([event_message(thread_id, last, "engine")], self._clock.now())
-
-    # Bringing results
-
-    async def _bring_failure(self, effect: Effect, thread_id: str, text: str) -> Stored:
-        return await self._bring(effect, thread_id, Outcome(text, is_error=True))
-
-    async def _bring(self, effect: Effect, thread_id: str, outcome: Outcome, *, subscription: bool = False) -> Stored:
-        return await self._retry(partial(self._store_result, effect, thread_id, outcome, subscription=subscription))
-
-    async def _store_result(
-        self, effect: Effect, thread_id: str, outcome: Outcome, *, subscription: bool = False
-    ) -> Stored:
-        message = _result_message(effect, thread_id, outcome, subscription=subscription)
-        return (await self._store.put([message], self._clock.now(), blobs=outcome.blobs))[0]
-
-    async def _bring_event(
-        self,
-        tool: AnyTool,
-        work: Work,
-        outcome: Outcome,
-        number: int,
-        *,
-        event_id: str = "",
-        final: bool = False,
-        sender: str = "",
-    ) -> Stored:
-        """Bring an event; `sender` is the tool, unless the engine itself has to say something of it.
-
-        Raises:
-            InputRefused: the thread does not take it.
-        """
-        event = Event(
-            work.effect.call_id,
-            outcome.content,
-            event_id or f"#{number}",
-            associative=tool.events == "associative",
-            final=final,
-            sequence=number,
-        )
-        message = event_message(work.thread_id, event, sender or f"tool:{tool.name}")
-
-        async def put() -> Stored:
-            if not sender and (row := await self._store.read_head(work.thread_id)) is not None:
-                await self._gate.check(registry_of(row.head), event, self._clock.now(), outcome.blobs)
-            return (await self._store.put([message], self._clock.now(), blobs=outcome.blobs))[0]
-
-        pause = DELIVERY_PAUSE_FIRST
-        while (stored := await self._retry(put)) is Stored.FULL:  # the thread is behind: the generator waits, too
-            await self._clock.sleep(pause)
-            pause = min(2 * pause, DELIVERY_PAUSE_MOST)
-        return stored
-
-    async def _retry(self, write: Callable[..., Awaitable[T]], *arguments: object) -> T:
-        """Do it until the store takes it: what a tool did must not be lost, nor be done again for want of a record."""
-        pause = DELIVERY_PAUSE_FIRST
-        while True:
-            try:
-                return await write(*arguments)
-            except StoreError:
-                logger.exception("the store did not take it; trying again in %d ms", pause)
-            await self._clock.sleep(pause)
-            pause = min(2 * pause, DELIVERY_PAUSE_MOST)
-
-
-def _result_message(effect: Effect, thread_id: str, outcome: Outcome, *, subscription: bool = False) -> InputMessage:
-    content = ToolResult(effect.call_id, outcome.content, outcome.is_error, subscription)
-    return InputMessage(f"result:{effect.call_id}", thread_id, content, f"tool:{effect.tool}")
 
 
 def _is_repeatable(tool: AnyTool) -> bool:

@@ -2,10 +2,9 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
-from functools import partial
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec.structs import replace
@@ -18,6 +17,7 @@ from hibernaut.engine.dispatcher import Dispatcher
 from hibernaut.engine.launches import Launch, Launches
 from hibernaut.engine.live import LiveFeed, LiveTurn
 from hibernaut.engine.spending import spent_on
+from hibernaut.engine.steps import Need, Steps, Stream, got
 from hibernaut.engine.streams import STALLED_AFTER, InlineWait, LiveStream, let_go
 from hibernaut.engine.transcripts import HotTranscript, Transcripts
 from hibernaut.engine.work import Work, work_for
@@ -55,38 +55,6 @@ logger = logging.getLogger(__name__)
 
 MAX_TRIES = 5
 """Claims of a thread that may come to nothing in a row before it is parked."""
-
-
-P = ParamSpec("P")
-T = TypeVar("T")
-
-
-class Stream(msgspec.Struct, frozen=True, eq=False, gc=False):
-    """A slice wants a model asked. It goes on with why the stream was stopped, "" if it was not."""
-
-    model: Model
-    request: ModelRequest
-    live: LiveTurn
-    """What takes the pieces."""
-    draft: Draft
-
-
-Need = Stream | Round | Callable[[], Awaitable[Any]]
-"""What a slice cannot go on without. It is handed the result, or the error is raised in it."""
-
-Steps = Generator[Need, Any, T]
-"""A slice, or a part of it, that says what it needs and leaves it to others to get that."""
-
-
-def _got(get: Callable[P, Awaitable[T]], *arguments: P.args, **more: P.kwargs) -> Steps[T]:
-    """Wait for what a function gets."""
-    found: T = yield partial(get, *arguments, **more)
-    return found
-
-
-def _streamed(need: Stream) -> Steps[str]:
-    reason: str = yield need
-    return reason
 
 
 class _Findings(msgspec.Struct, gc=False):
@@ -217,7 +185,7 @@ class SliceRunner:
 
     def _slice(self, claim: Claim, loaded: LoadedHead) -> Steps[None]:
         head = loaded.head
-        launch = self._launches.ready(head) or (yield from _got(self._launches.get, head))
+        launch = self._launches.ready(head) or (yield from got(self._launches.get, head))
         inputs: Sequence[Delivered] = claim.messages
         metrics = self._metrics
         due = due_since(head.status, inputs)
@@ -227,13 +195,13 @@ class SliceRunner:
             draft = (
                 prepare(head, inputs, launch.config.options, started, authority=launch.authority)
                 if claim.tries <= MAX_TRIES and all(map(_is_plain, inputs))
-                else (yield from _got(self._prepare, head, inputs, launch, started, claim.tries))
+                else (yield from got(self._prepare, head, inputs, launch, started, claim.tries))
             )
             one = _Findings(since=due)
             if draft.wants_completion or (draft.compacting and head.status == "open"):
                 yield from self._ask(one, draft, launch, claim.token << 8 | number)
             if head.status == "closed":
-                yield from _got(self._dispose_of_the_rest, draft)
+                yield from got(self._dispose_of_the_rest, draft)
             if was != "open" or head.status == "stopped":
                 self._check_stopped(was, inputs, draft, one.asked.turn)
             if draft.effects and not draft.authority.is_open:
@@ -258,11 +226,11 @@ class SliceRunner:
                 metrics.slices += 1
                 return
             if inline:
-                yield from _got(self._perform_inline, self._work(inline, draft, launch), draft)
+                yield from got(self._perform_inline, self._work(inline, draft, launch), draft)
             claim = replace(claim, version=commit.version, tries=1)
-            inputs = yield from _got(self._store.take, claim, self._clock.now())
+            inputs = yield from got(self._store.take, claim, self._clock.now())
             if draft.reauthorized:
-                launch = yield from _got(self._launches.get, head)
+                launch = yield from got(self._launches.get, head)
 
     async def _prepare(
         self, head: Head, inputs: Sequence[Delivered], launch: Launch, started: int, tries: int
@@ -355,12 +323,12 @@ class SliceRunner:
         """Ask the model for what is due: a summary of the history, if it has grown too long, or the next turn."""
         head, name = draft.head, draft.head.model or launch.config.model
         if self._toolsets is not None:
-            yield from _got(self._equip, self._toolsets, draft, launch)
+            yield from got(self._equip, self._toolsets, draft, launch)
         if head.toolsets or head.authority:
-            launch = yield from _got(self._launches.equipped, head)
+            launch = yield from got(self._launches.equipped, head)
             for clash in launch.clashes if draft.blobs else ():
                 draft.notice("tool_refused", str(clash))
-        hot = one.hot = self.transcripts.ready(head) or (yield from _got(self.transcripts.at, head))
+        hot = one.hot = self.transcripts.ready(head) or (yield from got(self.transcripts.at, head))
         hot.extend(draft.items)
         one.known = len(draft.items)
         try:
@@ -379,7 +347,7 @@ class SliceRunner:
                 return self._stream(Stream(chosen.model, request, live, draft), None)
 
             asking = Asking(name, attempt, stream, chosen.info.prices)
-            compacted = yield from _got(self._compactor.compact, draft, launch, pressure, asking)
+            compacted = yield from got(self._compactor.compact, draft, launch, pressure, asking)
             if compacted is not None:
                 one.asked = compacted
                 return
@@ -429,7 +397,7 @@ class SliceRunner:
             form = form_of(wanted) if head.asks and (wanted := form_wanted(head)) else None
             transcript = hot.checked()
             if hot.has_images:
-                transcript = yield from _got(hot.fitted, transcript, chosen.info, self._store)
+                transcript = yield from got(hot.fitted, transcript, chosen.info, self._store)
             if pressure is not None:
                 transcript = fit_sizes(transcript, hot, pressure, launch.frame)
             request = ModelRequest(
@@ -448,7 +416,7 @@ class SliceRunner:
             live = LiveTurn(head.thread_id, head.version, asked.attempt, tuple(draft.items), since=one.since)
             self._feed.begin(live)
             pieces = live.pieces
-            reason = yield from _streamed(Stream(chosen.model, request, live, draft))
+            reason: str = yield Stream(chosen.model, request, live, draft)
             draft.now = self._clock.now()
             buffer.feed_all(live.pieces)
             if reason == "stalled":
@@ -468,7 +436,7 @@ class SliceRunner:
             self._failed(draft, error)
             return
         if spawns(turn):
-            draft.family = (yield from _got(self._family, head)) + len(draft.spawned)
+            draft.family = (yield from got(self._family, head)) + len(draft.spawned)
         fold_turn(draft, turn, launch.table)
         self._expect(draft)
         asked.turn, asked.usage = TurnCommit.COMPLETE, turn.usage

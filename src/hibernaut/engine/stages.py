@@ -15,7 +15,7 @@ import msgspec
 
 from hibernaut.engine.core import Engine
 from hibernaut.engine.interruptions import Interruptions
-from hibernaut.engine.slice import Need, Steps, Stream
+from hibernaut.engine.steps import Need, Steps, Stream
 from hibernaut.engine.workers import Workers
 from hibernaut.stores.protocol import Claim, Round
 
