@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from hibernaut.codec import sha256
 from hibernaut.errors import StaleClaim
 from hibernaut.kernel.commit import Blob, SliceCommit
-from hibernaut.stores.protocol import DEAD_AFTER, LogRow, Outcome, Store
+from hibernaut.stores.protocol import DEAD_AFTER, Claim, LogRow, Outcome, Round, Store
 from tests.store_conformance.scenario import (
     ANNA,
     BERT,
@@ -513,5 +513,45 @@ def test_the_blobs_of_a_round_are_kept_with_it_or_not_at_all(open_store: StoreFa
         assert await store.read_blob(blob.digest) == b"manifest"
         await store.delete("t")
         assert await store.read_blob(blob.digest) is None
+
+    run(open_store, scenario)
+
+
+async def three_claims(store: Store) -> list[Claim]:
+    for name in ("a", "b", "c"):
+        await a_thread(store, user(f"m {name}", name), thread_id=name)
+    return sorted(await store.claim(ANNA, START, 3), key=lambda claim: claim.thread_id)
+
+
+def test_rounds_of_several_threads_are_committed_together(open_store: StoreFactory) -> None:
+    async def scenario(store: Store) -> None:
+        a, b, c = await three_claims(store)
+        keeping = after(b, outgoing=sent_to(user("from b", "a")))
+        assert await store.commit_all([Round(a, after(a)), Round(b, keeping, keep=True), Round(c, after(c))]) == [
+            None,
+            None,
+            None,
+        ]
+        assert [len(await store.read_log(name)) for name in "abc"] == [1, 1, 1]
+        assert [claim.thread_id for claim in await store.claim(BERT, START, 9)] == ["a"], "it was sent something"
+        assert await store.commit_all([Round(replace(b, version=1), after(replace(b, version=1)))]) == [None]
+        assert await store.commit_all([]) == []
+
+    run(open_store, scenario)
+
+
+def test_a_round_that_is_refused_takes_none_of_those_beside_it_along(open_store: StoreFactory) -> None:
+    async def scenario(store: Store) -> None:
+        a, b, c = await three_claims(store)
+        broken: Any = replace(after(b), page=None)
+        none, unreadable, stale = await store.commit_all(
+            [Round(a, after(a)), Round(b, broken), Round(replace(c, token=c.token + 1), after(c))]
+        )
+        assert none is None
+        assert isinstance(unreadable, Exception)
+        assert not isinstance(unreadable, StaleClaim)
+        assert isinstance(stale, StaleClaim)
+        assert [len(await store.read_log(name)) for name in "abc"] == [1, 0, 0]
+        assert await store.commit_all([Round(b, after(b)), Round(c, after(c))]) == [None, None], "they are still held"
 
     run(open_store, scenario)
