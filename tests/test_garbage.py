@@ -1,4 +1,4 @@
-"""How seldom Python looks for cycles in a process that only runs agents. In a process of its own: it is for all of it."""
+"""How seldom Python looks for cycles in a process that only runs agents. In a process of its own: it is for all."""
 
 import subprocess
 import sys

@@ -23,7 +23,7 @@ from hibernaut.engine.live import LiveFeed
 from hibernaut.engine.resuming import BEGINNING, LastEvent, last_event
 from hibernaut.engine.servers import Remote
 from hibernaut.engine.work import Work, work_of
-from hibernaut.engine.workers import Workers
+from hibernaut.engine.workers import Workers, start
 from hibernaut.errors import StoreError
 from hibernaut.kernel.commit import Effect
 from hibernaut.kernel.head import decode_head
@@ -279,7 +279,7 @@ class Dispatcher:
 
     def _write(self, work: Coroutine[Any, Any, None]) -> None:
         """Write something down for all that have it written down before others on the event loop have their turn."""
-        task = self._tasks.create_task(work)
+        task = start(self._tasks, work)
         self._writing.add(task)
         task.add_done_callback(self._writing.discard)
 

@@ -16,7 +16,7 @@ import msgspec
 from hibernaut.engine.core import Engine
 from hibernaut.engine.interruptions import Interruptions
 from hibernaut.engine.steps import Need, Steps, Stream
-from hibernaut.engine.workers import Workers
+from hibernaut.engine.workers import Workers, start
 from hibernaut.stores.protocol import Claim, Round
 
 AT_ONCE = 32
@@ -83,7 +83,7 @@ class Stages:
                 else:
                     self._step(one)
             if self._done:
-                self._tasks.create_task(self._store_done())
+                _ = start(self._tasks, self._store_done())
             if new:
                 await asyncio.sleep(0)
 
@@ -134,7 +134,7 @@ class Stages:
         await self._get(one, task)
         self._answered.append(one)
         if len(self._answered) == 1:
-            self._tasks.create_task(self._take_in())
+            _ = start(self._tasks, self._take_in())
 
     async def _take_in(self) -> None:
         answered, self._answered = self._answered, []

@@ -7,9 +7,9 @@ none ever waits for one that has suspended.
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import Context, copy_context
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 J = TypeVar("J")
 
@@ -40,7 +40,7 @@ class Workers(Generic[J]):
 
     def _call(self) -> None:
         self._follows = self._calling = True
-        self._tasks.create_task(self._work())
+        _ = start(self._tasks, self._work())
         self._calling = False
 
     async def _work(self) -> None:
@@ -59,6 +59,19 @@ class Workers(Generic[J]):
             await self._do(job, task)
             if task.cancelling() or not _is_untouched(context):
                 return
+
+
+def start(tasks: asyncio.TaskGroup, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    """Create a task. A group that is ending takes none; then nothing is left of it.
+
+    Raises:
+        RuntimeError: the group is ending.
+    """
+    try:
+        return tasks.create_task(work)
+    except RuntimeError:
+        work.close()
+        raise
 
 
 def _is_untouched(context: Context) -> bool:
