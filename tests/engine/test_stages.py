@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from hibernaut.engine.local import DRAIN
 from hibernaut.errors import StoreFull
 from hibernaut.handle import ThreadHandle
 from hibernaut.messages.inputs import InputMessage, ToolResult
@@ -181,3 +182,23 @@ def test_an_engine_that_ends_while_its_store_fails_ends(caplog: pytest.LogCaptur
 
     with caplog.at_level(logging.CRITICAL, "hibernaut"):
         run(scenario)
+
+
+def test_a_store_that_hangs_holds_no_engine_up_beyond_its_drain() -> None:
+    clock = ManualClock()
+
+    class Hanging(MemoryStore):
+        async def commit_all(self, rounds: Sequence[Round]) -> list[Exception | None]:
+            begun.set()
+            return await asyncio.get_running_loop().create_future()
+
+    begun = asyncio.Event()
+
+    async def scenario() -> None:
+        it = system(answer, store=Hanging(), clock=clock)
+        async with it:
+            await all_say(it, "Hello", NAMES)
+            await begun.wait()
+            asyncio.get_running_loop().call_later(0.05, clock.advance, DRAIN)
+
+    run(scenario)

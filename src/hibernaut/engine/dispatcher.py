@@ -320,6 +320,8 @@ class Dispatcher:
 
     async def _run_here(self, one: _Invocation) -> None:
         """Do all that there is to do about an effect, by itself."""
+        if self._running.get(one.work.effect.request_id) is not one:
+            return
         one.task = asyncio.current_task()
         try:
             if await self._bringing.retry(self._store.start_effects, self._owner, [one.work.effect.request_id]):

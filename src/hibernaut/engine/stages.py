@@ -9,7 +9,8 @@ time go on together. No slice waits for another one that is not ready.
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
+from typing import Any
 
 import msgspec
 
@@ -61,6 +62,8 @@ class Stages:
         self._answered: list[_Slice] = []
         self._done: list[_Slice] = []
         """Whose rounds are to be stored."""
+        self._together: set[asyncio.Task[None]] = set()
+        """Where slices go on together."""
 
     def __len__(self) -> int:
         """Return how many slices run."""
@@ -82,8 +85,7 @@ class Stages:
                     self._others.put(one)
                 else:
                     self._step(one)
-            if self._done:
-                _ = start(self._tasks, self._store_done())
+            self._store_soon()
             if new:
                 await asyncio.sleep(0)
 
@@ -93,6 +95,8 @@ class Stages:
         for one in slices.values():
             if one.task is not None:
                 one.task.cancel()
+        for task in self._together:
+            task.cancel()
 
     def _register(self, claim: Claim) -> _Slice:
         lost = self._slices.get(claim.thread_id)
@@ -134,13 +138,22 @@ class Stages:
         await self._get(one, task)
         self._answered.append(one)
         if len(self._answered) == 1:
-            _ = start(self._tasks, self._take_in())
+            self._start(self._take_in())
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = start(self._tasks, work)
+        self._together.add(task)
+        task.add_done_callback(self._together.discard)
 
     async def _take_in(self) -> None:
         answered, self._answered = self._answered, []
         for one in answered:
             self._step(one)
         await self._store_done()
+
+    def _store_soon(self) -> None:
+        if self._done:
+            self._start(self._store_done())
 
     async def _store_done(self) -> None:
         """Have rounds stored that are done, all of them together, and go on with their slices."""
@@ -158,7 +171,7 @@ class Stages:
         if one.need is not None:
             await self._get(one, task)
             self._step(one)
-            await self._store_done()
+            self._store_soon()
             return
         if self._slices.get(one.claim.thread_id) is not one:
             self._give_up(one)
