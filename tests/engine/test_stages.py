@@ -190,7 +190,8 @@ def test_a_store_that_hangs_holds_no_engine_up_beyond_its_drain() -> None:
     class Hanging(MemoryStore):
         async def commit_all(self, rounds: Sequence[Round]) -> list[Exception | None]:
             begun.set()
-            return await asyncio.get_running_loop().create_future()
+            await asyncio.Event().wait()
+            return await super().commit_all(rounds)
 
     begun = asyncio.Event()
 

@@ -41,7 +41,7 @@ def shorten(rows: Sequence[tuple[bytes, bytes]]) -> list[bytes]:
         follows = place.after(page)
         fields, start = _header(receipt)
         if follows and fields < _WHOLE and receipt.startswith(follows, start):
-            short.append(bytes((fields,)) + _refer(receipt[start + len(follows) :], page))
+            short.append(_refer(receipt[start + len(follows) :], page, fields))
             place.step(receipt)
         else:
             short.append(bytes((_WHOLE,)) + receipt)
@@ -107,11 +107,11 @@ class _Place:
             self._version, self._digest, self._history = read.version, sha256(receipt), read.history
 
 
-def _refer(rest: bytes, page: bytes) -> bytes:
-    """Leave the call ids out of the rest of a receipt that stand in its page."""
+def _refer(rest: bytes, page: bytes, fields: int) -> bytes:
+    """Leave the call ids out of the rest of a receipt of so many fields that stand in its page."""
     before, *others = rest.split(_CALL)
     if not others:
-        return b"\0" + rest
+        return bytes((fields, 0)) + rest
     references: list[bytes] = []
     pieces: list[bytes] = []
     call_id, place = b"", -1
@@ -126,11 +126,11 @@ def _refer(rest: bytes, page: bytes) -> bytes:
             before = piece[_REST_OF_CALL_ID:]
         else:
             before += _CALL + piece
-    return b"".join((bytes((len(references),)), *references, *pieces, before))
+    return b"".join((bytes((fields, len(references))), *references, *pieces, before))
 
 
 def _resolve(short: bytes, page: bytes) -> bytes:
-    """Return what `_refer` was given."""
+    """Return the rest that `_refer` was given, by what it returned without the number of fields."""
     at = 1 + short[0] * _REFERENCE.size
     pieces: list[bytes] = []
     for before, place in _REFERENCE.iter_unpack(short[1:at]):
