@@ -9,7 +9,7 @@ import pytest
 from hibernaut.engine.local import DRAIN
 from hibernaut.errors import StoreFull
 from hibernaut.handle import ThreadHandle
-from hibernaut.messages.inputs import InputMessage, ToolResult
+from hibernaut.messages.inputs import InputMessage, ToolResult, UserText
 from hibernaut.models.protocol import ModelRequest
 from hibernaut.models.scripted import ScriptedTurn, call, last_user_text, say, turn
 from hibernaut.stores.memory import MemoryStore
@@ -145,7 +145,7 @@ def test_results_that_no_store_takes_when_their_engine_ends_are_left_to_the_next
             (agent,) = await all_say(it, "Work", ["t"])
             await settle()
             assert (await agent.state()).activity == "waiting"
-        assert "and the next engine finds them" in caplog.text
+        assert "the next engine finds it" in caplog.text
         store.full = False
         async with system(answer, work, store=store, clock=clock) as it:
             agent = await it.thread("t")
@@ -201,5 +201,101 @@ def test_a_store_that_hangs_holds_no_engine_up_beyond_its_drain() -> None:
             await all_say(it, "Hello", NAMES)
             await begun.wait()
             asyncio.get_running_loop().call_later(0.05, clock.advance, DRAIN)
+
+    run(scenario)
+
+
+def test_a_slice_whose_thread_is_claimed_anew_before_it_hears_of_its_commit_begins_what_it_owes() -> None:
+    class Slow(MemoryStore):
+        async def commit_all(self, rounds: Sequence[Round]) -> list[Exception | None]:
+            ends: list[Exception | None] = []
+            for one in rounds:
+                ends += await super().commit_all([one])
+                await asyncio.sleep(0)
+                if len(ends) == MANY // 2:  # what has been said to somebody else lets the engine claim what is ready
+                    await self.put([InputMessage("m", "bystander", UserText("Hello"), "api")], 0)
+            return ends
+
+    store, ran, gate = Slow(), [], Gate()
+
+    @tool
+    async def work() -> str:
+        """Work."""
+        ran.append(1)
+        return "done"
+
+    def calling(request: ModelRequest) -> ScriptedTurn:
+        if request.thread_id == "bystander" or len(request.transcript) > 1:
+            return say("Done.")
+        return turn(gate, call("work"))
+
+    async def scenario() -> None:
+        async with system(calling, work, store=store) as it:
+            await it.launch(thread_id="bystander")
+            agents = await all_say(it, "Work", NAMES)
+            await settle()
+            for agent in agents:  # so that each is ready again as soon as its claim is over
+                await agent.compact()
+            gate.open()
+            await it.wait_idle()
+            assert len(ran) == MANY
+            assert await store.read_effects() == []
+            for agent in agents:
+                assert (await story(agent))[-1] == "says: Done."
+            assert it.completions == 2 * MANY + 1
+
+    run(scenario)
+
+
+def test_a_result_that_the_store_refuses_holds_up_none_beside_it(caplog: pytest.LogCaptureFixture) -> None:
+    class Choosy(CountingStore):
+        async def put(self, messages: Sequence[InputMessage], now: int, **more: object) -> list[Outcome]:
+            if any(isinstance(one.content, ToolResult) and one.thread_id == "t07" for one in messages) and self.full:
+                raise StoreFull("no room")
+            return await MemoryStore.put(self, messages, now, **more)  # type: ignore[arg-type]
+
+    store, clock = Choosy(), ManualClock()
+
+    async def scenario() -> None:
+        async with system(answer, work, store=store, clock=clock) as it:
+            store.full = True
+            agents = await all_say(it, "Work", NAMES)
+            for agent in agents:
+                if agent.thread_id != "t07":
+                    await until_told(agent, "says: Heard Work.")
+            assert (await agents[7].state()).activity == "waiting"
+            store.full = False
+            await pass_time(clock, MINUTE)
+            await until_told(agents[7], "says: Heard Work.")
+
+    with caplog.at_level(logging.CRITICAL, "hibernaut"):
+        run(scenario)
+
+
+def test_an_engine_that_is_cancelled_ends_so_whatever_tools_and_models_make_of_it() -> None:
+    store, begun = MemoryStore(), asyncio.Event()
+
+    @tool
+    async def polite() -> str:
+        """Work."""
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            return "stopped early"
+        return ""
+
+    async def live() -> None:
+        async with system(lambda _: call("polite"), polite, store=store) as it:
+            await all_say(it, "Work", ["t"])
+            await asyncio.Event().wait()
+
+    async def scenario() -> None:
+        task = asyncio.create_task(live())
+        await begun.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert task.cancelled()
 
     run(scenario)

@@ -8,7 +8,7 @@ the effect knows that it may have happened.
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from itertools import count
@@ -151,7 +151,7 @@ class Dispatcher:
 
     async def perform_here(self, work: Sequence[Work]) -> None:
         """Perform effects and return when their results are stored."""
-        begun = [self._tasks.create_task(self._run_here(self._register(one, started=False))) for one in work]
+        begun = [start(self._tasks, self._run_here(self._register(one, started=False))) for one in work]
         if begun:
             await asyncio.wait(begun)
 
@@ -292,6 +292,8 @@ class Dispatcher:
                 marked = frozenset(await self._bringing.retry(self._store.start_effects, self._owner, names))
         except asyncio.CancelledError:
             if not self._ending:
+                for one in unmarked:
+                    self._over(one)
                 raise
         for one, name in zip(unmarked, names, strict=True):
             if name in marked:
@@ -316,7 +318,10 @@ class Dispatcher:
         if one.outcome is not None:
             self._returned.append(one)
             if len(self._returned) == 1:
-                self._write(self._store_returned())
+                try:
+                    self._write(self._store_returned())
+                except RuntimeError:  # everything ends, and takes no more tasks
+                    await self._store_returned()
 
     async def _run_here(self, one: _Invocation) -> None:
         """Do all that there is to do about an effect, by itself."""
@@ -326,8 +331,7 @@ class Dispatcher:
         try:
             if await self._bringing.retry(self._store.start_effects, self._owner, [one.work.effect.request_id]):
                 await self._invoke(one)
-                if one.outcome is not None:
-                    await self._store_results([one])
+                await self._store_result(one)
         except asyncio.CancelledError:
             if not self._ending and one.work.effect.request_id not in self._cancelled:
                 raise
@@ -335,28 +339,53 @@ class Dispatcher:
             self._over(one)
 
     async def _store_returned(self) -> None:
+        """Bring what functions have returned: together, or each by itself if the store does not take it so."""
         returned, self._returned = self._returned, []
         try:
-            await self._store_results(returned)
+            if len(returned) == 1 or not await self._are_stored_together(returned):
+                await asyncio.gather(*map(self._store_result, returned))
+        except asyncio.CancelledError:
+            if not self._ending:
+                raise
         finally:
             for one in returned:
                 self._over(one)
 
-    async def _store_results(self, returned: Sequence[_Invocation]) -> None:
-        """Bring what functions have returned; an engine that ends has one try."""
+    async def _are_stored_together(self, returned: Sequence[_Invocation]) -> bool:
         results = [(one.work, one.outcome) for one in returned if one.outcome is not None]
         try:
+            await self._bringing.store_results(results)
+        except StoreError:
+            logger.exception("%d results were not taken together; each is brought by itself", len(results))
+            return False
+        except asyncio.CancelledError:
             if not self._ending:
-                await self._bringing.retry(self._bringing.store_results, results)
+                raise
+            return False
+        return True
+
+    async def _store_result(self, one: _Invocation) -> None:
+        """Bring what a function has returned; an engine that ends has one try."""
+        if one.outcome is None:
+            return
+        store = partial(self._bringing.store_result, one.work.effect, one.work.thread_id, one.outcome)
+        try:
+            await self._until_it_ends(store)
+        except StoreError:
+            logger.exception("the end of call %s was not stored; the next engine finds it", one.work.effect.call_id)
+        finally:
+            self._over(one)
+
+    async def _until_it_ends(self, write: Callable[[], Awaitable[object]]) -> None:
+        """Do something until the store takes it; once more when this engine ends meanwhile."""
+        try:
+            if not self._ending:
+                await self._bringing.retry(write)
                 return
         except asyncio.CancelledError:
             if not self._ending:
                 raise
-        try:
-            await self._bringing.store_results(results)
-        except StoreError:
-            calls = ", ".join([one.work.effect.call_id for one in returned])
-            logger.exception("the ends of calls were not stored, and the next engine finds them: %s", calls)
+        await write()
 
     def _over(self, one: _Invocation) -> None:
         request = one.work.effect.request_id

@@ -5,6 +5,7 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
+from hibernaut.engine.workers import start
 from hibernaut.errors import StoreError
 from hibernaut.messages.inputs import Command, Delivered, UserText
 from hibernaut.stores.protocol import Store
@@ -57,7 +58,10 @@ class Interruptions:
         """Be told that a completion is under way; whoever poked its thread before is heeded now."""
         if thread_id in self._poked and thread_id in self._streams and thread_id not in self._looking:
             self._looking.add(thread_id)
-            self._tasks.create_task(self._interrupt_if_asked(thread_id))
+            try:
+                _ = start(self._tasks, self._interrupt_if_asked(thread_id))
+            except RuntimeError:  # everything ends, and who only put a message in need not hear of it
+                self._looking.discard(thread_id)
 
     def forget(self, thread_id: str) -> None:
         """Be told that the slice of a thread is over."""

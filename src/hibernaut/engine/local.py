@@ -11,6 +11,7 @@ from hibernaut.engine.interruptions import LOOK_EVERY, Interruptions
 from hibernaut.engine.live import LiveFeed
 from hibernaut.engine.servers import Remote
 from hibernaut.engine.stages import Stages
+from hibernaut.engine.workers import start
 from hibernaut.errors import StoreError
 from hibernaut.messages.inputs import USER
 from hibernaut.metrics import Metrics
@@ -227,7 +228,7 @@ class LocalEngine:
             if self._alarm is not None:
                 self._alarm.cancel()
             self._alarm_due = due
-            self._alarm = self._group.create_task(self._ring(due))
+            self._alarm = start(self._group, self._ring(due))
 
     async def _ring(self, due: int) -> None:
         while (left := due - self._clock.now()) > 0:

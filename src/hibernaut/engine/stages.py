@@ -57,6 +57,7 @@ class Stages:
         self._tasks = tasks
         self._on_end = on_end
         self._slices: dict[str, _Slice] = {}
+        self._ends = False
         self._streams = Workers(tasks, self._stream)
         self._others = Workers(tasks, self._go_on)
         self._answered: list[_Slice] = []
@@ -91,6 +92,7 @@ class Stages:
 
     def cancel(self) -> None:
         """Give up all slices."""
+        self._ends = True
         slices, self._slices = self._slices, {}
         for one in slices.values():
             if one.task is not None:
@@ -105,9 +107,12 @@ class Stages:
         one = self._slices[claim.thread_id] = _Slice(claim, lost)
         return one
 
-    def _step(self, one: _Slice) -> None:
-        """Let a slice go on, with what it has waited for, and see to what it needs next."""
-        if self._slices.get(one.claim.thread_id) is not one:
+    def _step(self, one: _Slice, *, is_stored: bool = False) -> None:
+        """Let a slice go on, with what it has waited for, and see to what it needs next.
+
+        One whose round is stored hears of it, whoever has claimed its thread since: what that owes is its to begin.
+        """
+        if self._ends or not (is_stored or self._slices.get(one.claim.thread_id) is one):
             self._give_up(one)
             return
         try:
@@ -138,7 +143,12 @@ class Stages:
         await self._get(one, task)
         self._answered.append(one)
         if len(self._answered) == 1:
-            self._start(self._take_in())
+            try:
+                self._start(self._take_in())
+            except RuntimeError:  # everything ends
+                answered, self._answered = self._answered, []
+                for other in answered:
+                    self._give_up(other)
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = start(self._tasks, work)
@@ -161,10 +171,18 @@ class Stages:
             done, self._done = self._done, []
             kept = [one for one in done if self._slices.get(one.claim.thread_id) is one]
             rounds = [one.need for one in kept if isinstance(one.need, Round)]
-            for one, refused in zip(kept, await self._runner.store(rounds), strict=True):
+            try:
+                ends = await self._runner.store(rounds)
+            except BaseException:
+                for one in done:
+                    self._give_up(one)
+                raise
+            for one, refused in zip(kept, ends, strict=True):
                 one.error = refused
+                self._step(one, is_stored=refused is None)
             for one in done:
-                self._step(one)
+                if one not in kept:
+                    self._give_up(one)
 
     async def _go_on(self, one: _Slice, task: asyncio.Task[None]) -> None:
         """Do what a slice waits for, and let it go on; or the whole of it, if it is to run by itself."""
@@ -182,8 +200,8 @@ class Stages:
                 await self._engine.failed(one.claim, one.error)
                 return
             if one.lost is not None:
-                lost, one.lost = one.lost, None
-                await _outlive(lost)
+                await _outlive(one.lost)
+                one.lost = None
             await self._engine.slice(one.claim)
         finally:
             self._end(one)
@@ -227,3 +245,5 @@ async def _outlive(lost: _Slice) -> None:
             lost.task.cancel()
         lost.over = asyncio.Event()
         await lost.over.wait()
+    if lost.lost is not None:  # it had waited for that itself
+        await _outlive(lost.lost)

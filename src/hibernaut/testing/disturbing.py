@@ -50,7 +50,7 @@ class Disturbance:
 
     async def at_the_end(self) -> None:
         """Hand in everything once more, when all is over, and post what is late."""
-        await self._repeat(self._taken)
+        await self._repeat(list(self._taken))  # it may become more meanwhile
         for _ in range(8):
             await self._strangers.forge()
         await self._strangers.come_late()

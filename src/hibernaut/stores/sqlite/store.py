@@ -16,7 +16,7 @@ from typing import Any, Self, TypeVar
 import apsw
 
 from hibernaut.codec import decoder_of, pack, sha256, unpack
-from hibernaut.errors import StoreCorrupt, StoreError
+from hibernaut.errors import StoreBusy, StoreCorrupt, StoreError
 from hibernaut.kernel.commit import Blob, Effect, NewThread, SliceCommit
 from hibernaut.kernel.head import Status
 from hibernaut.messages.inputs import Delivered, InputMessage, decode_input, encode_input, urgency
@@ -144,11 +144,15 @@ class SqliteStore:
         ready = [(one.claim, _digested(one.commit), one.keep) for one in rounds]
         try:
             return await self._write(lambda tx: transactions.commit_all(tx, ready))
+        except StoreBusy as busy:  # all have waited as long as one may
+            return [busy] * len(ready)
         except Exception as error:  # noqa: BLE001  # it is handed to whose rounds these were
             if len(ready) == 1:
                 return [error]
-        # One of them fails the others: each by itself.
-        return [refused for one in rounds for refused in await self.commit_all([one])]
+        # One of them fails the others: each by itself, and none after the other.
+        alone = [self._write(partial(transactions.commit_all, rounds=[one])) for one in ready]
+        ends = await asyncio.gather(*alone, return_exceptions=True)
+        return [end[0] if isinstance(end, list) else _as_refusal(end) for end in ends]
 
     async def release(self, claim: Claim, not_before: int = 0) -> None:
         await self._write(lambda tx: transactions.release(tx, claim, not_before))
@@ -369,6 +373,17 @@ class SqliteStore:
 def _log_failure(future: "asyncio.Future[None]") -> None:
     if not future.cancelled() and future.exception() is not None:
         logger.warning("a claim that nobody waited for could not be given back", exc_info=future.exception())
+
+
+def _as_refusal(error: BaseException) -> Exception:
+    """Return why a round was not committed.
+
+    Raises:
+        BaseException: it was cancelled, or the like.
+    """
+    if isinstance(error, Exception):
+        return error
+    raise error
 
 
 def _digest(message_id: str) -> bytes:
