@@ -107,7 +107,9 @@ class Thread:
 
     def sent(self) -> bytes:
         """Return the body of the request for its next turn."""
-        transcript = finish(self._hot.fitted(self._model.info, self._store))
+        transcript = self._hot.checked()
+        if self._hot.has_images:
+            transcript = finish(self._hot.fitted(transcript, self._model.info, self._store))
         return self._model.sent(ask(transcript, self._hot.memo_of(transcript))).body
 
     def goes_on(self, number: int) -> None:

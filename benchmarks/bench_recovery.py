@@ -34,7 +34,6 @@ from hibernaut.stores.known import digest_of
 from hibernaut.stores.protocol import Round
 from hibernaut.stores.queries import load_queries
 from hibernaut.stores.sqlite import SqliteStore
-from hibernaut.stores.sqlite.opening import Opened
 from hibernaut.tools.tool import Tool
 
 IDLE, WAITING, SENT = (f"agent-{number:07d}" for number in range(3))
@@ -164,7 +163,10 @@ class _Template:
         self._run(f"INSERT INTO thread ({', '.join(values)}) VALUES ({marks})", tuple(values.values()))  # noqa: S608
         self._run("INSERT INTO head VALUES (?, ?)", (number, own(self._head)))
         for version, page, receipt in self._log:
-            self._run("INSERT INTO log VALUES (?, ?, ?)", ((number << 32) + version, own(page), own(receipt)))
+            self._run(
+                "INSERT INTO log (place, page, receipt) VALUES (?, ?, ?)",
+                ((number << 32) + version, own(page), own(receipt)),
+            )
         for digest, _ in self._known:
             self._run("INSERT INTO known VALUES (?, ?, 0)", (number, digest))
         for request, effect in self._effects:
@@ -190,8 +192,8 @@ class TimedStore(SqliteStore):
     commits = 0
     first = 0.0
 
-    def __init__(self, opened: Opened, busy_timeout: int) -> None:
-        super().__init__(opened, busy_timeout)
+    def __init__(self, *given: Any, **more: Any) -> None:
+        super().__init__(*given, **more)
         self.committed = asyncio.Event()
 
     def trace(self) -> None:
