@@ -10,7 +10,7 @@ from typing import Any
 
 from hibernaut.kernel.limits import ThreadOptions
 from hibernaut.kernel.outside import unfenced
-from hibernaut.messages.items import CallItem, Item, ResultItem, UserItem
+from hibernaut.messages.items import CallItem, Item, ResultItem, TextItem, UserItem
 from hibernaut.messages.parts import plain_text
 from hibernaut.models.errors import ConnectionLost
 from hibernaut.models.protocol import ModelRequest
@@ -103,11 +103,17 @@ async def _answer(life: Life, request: ModelRequest) -> Playable:
     heard = [unfenced(plain_text(item.content)) for item in since if isinstance(item, ResultItem)]
     if not heard:
         return CHORES[chore]()
-    if chore == "follow" and heard[-1] != f"event {EVENTS}":
+    if chore == "follow" and f"event {EVENTS}" not in heard[-_new(since) :]:
         return say(f"Heard: {heard[-1]}.")
     if chore == "hire" and len(heard) == 1:
         return say("It is in hand.")
     return say(f"Done: {chore}.")
+
+
+def _new(since: Sequence[Item]) -> int:
+    """Return how many results the model has not spoken to yet: events may come together."""
+    spoken = max((place for place, item in enumerate(since) if isinstance(item, TextItem)), default=-1)
+    return sum(isinstance(item, ResultItem) for item in since[spoken + 1 :])
 
 
 def _since_the_user(request: ModelRequest) -> Sequence[Item]:
