@@ -15,7 +15,7 @@ from hibernaut.codec import sha256
 from hibernaut.errors import StaleClaim, StoreBusy, StoreError, StoreFull
 from hibernaut.kernel.commit import Blob
 from hibernaut.messages.inputs import InputMessage, UserText
-from hibernaut.stores.protocol import Outcome, ViewRow
+from hibernaut.stores.protocol import Outcome, Round, ViewRow
 from hibernaut.stores.sqlite import SqliteStore, opening, writer
 from hibernaut.stores.sqlite.transaction import Transaction
 from tests.store_conformance.scenario import (
@@ -554,3 +554,26 @@ def test_a_view_and_a_note_are_seen_by_another_that_has_the_file_open(tmp_path: 
         await other.close()
 
     play(tmp_path, scenario)
+
+
+def test_c65_rounds_that_are_committed_together_wait_for_the_lock_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario(store: SqliteStore) -> None:
+        for name in ("a", "b", "c"):
+            await a_thread(store, user(f"m {name}", name), thread_id=name)
+        rounds = [Round(claim, after(claim)) for claim in await store.claim(ANNA, START, 3)]
+        waits, submit = [], store._writer.submit
+
+        def noted(*given: Any, **more: Any) -> Any:
+            waits.append(1)
+            return submit(*given, **more)
+
+        monkeypatch.setattr(store._writer, "submit", noted)
+        with held_lock(store):
+            refused = await store.commit_all(rounds)
+        assert [type(error) for error in refused] == [StoreBusy] * 3
+        assert len(waits) == 1, "each by itself they would wait three times as long"
+        assert await store.commit_all(rounds) == [None, None, None]
+
+    play(tmp_path, scenario, busy_timeout=150)

@@ -8,11 +8,11 @@ the effect knows that it may have happened.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
@@ -109,8 +109,11 @@ class Dispatcher:
         self._workers = Workers(tasks, self._run)
         self._running: dict[str, _Invocation] = {}
         self._unmarked: list[_Invocation] = []
+        """Those to be marked as sent, all in one write, before others on the event loop have their turn;"""
         self._returned: list[_Invocation] = []
+        """those whose results are to be stored so;"""
         self._writing: set[asyncio.Task[None]] = set()
+        """and where either is done."""
         self._rests = asyncio.Event()
         self._cancelled: set[str] = set()
         self._cancelling = 0
@@ -260,7 +263,7 @@ class Dispatcher:
         for one in list(self._running.values()):
             self._end(one)
         if self._returned:
-            self._write(self._store_returned())
+            _ = start(self._tasks, self._store_returned(), self._writing)
 
     # One invocation
 
@@ -275,13 +278,7 @@ class Dispatcher:
         else:
             self._unmarked.append(one)
             if len(self._unmarked) == 1:
-                self._write(self._mark())
-
-    def _write(self, work: Coroutine[Any, Any, None]) -> None:
-        """Write something down for all that have it written down before others on the event loop have their turn."""
-        task = start(self._tasks, work)
-        self._writing.add(task)
-        task.add_done_callback(self._writing.discard)
+                _ = start(self._tasks, self._mark(), self._writing)
 
     async def _mark(self) -> None:
         """Mark effects as sent, and begin them."""
@@ -319,7 +316,7 @@ class Dispatcher:
             self._returned.append(one)
             if len(self._returned) == 1:
                 try:
-                    self._write(self._store_returned())
+                    _ = start(self._tasks, self._store_returned(), self._writing)
                 except RuntimeError:  # everything ends, and takes no more tasks
                     await self._store_returned()
 

@@ -59,8 +59,11 @@ class LiveTurn(msgspec.Struct, eq=False, gc=False):
     read: int = 0
     """Pieces that are among the entries."""
     calling: bool = False
+    """A call has begun: what comes after it is shown when it is stored."""
     inside: bool = False
+    """Something of the present part was shown."""
     held: str = ""
+    """White space, or half a character, that waits for what follows it."""
 
     def catch_up(self) -> None:
         """Turn the pieces that came since the last look into entries."""

@@ -125,7 +125,7 @@ class SliceRunner:
         """Return the slice that a claim stands for. Once it has failed, or is given up, `abandon` it.
 
         Raises:
-            StoreError: the store did not take it. Nothing changed that the next claim would not do again.
+            StoreCorrupt, StoreFormatTooNew: the thread's head cannot be read.
         """
         return self._slice(claim, self.transcripts.head(claim.thread_id, claim.head))
 
@@ -143,21 +143,20 @@ class SliceRunner:
         """
         try:
             if self._traces is None:
-                await self.go_on(self.begin(claim))
+                await self._alone(self.begin(claim))
             else:
                 loaded = self.transcripts.head(claim.thread_id, claim.head)
                 with self._traces.slice(claim, loaded.head) as span:
-                    await self.go_on(self._slice(claim, loaded))
+                    await self._alone(self._slice(claim, loaded))
                     span.note("hibernaut.status", loaded.head.status)
         except BaseException:
             self.abandon(claim.thread_id)
             raise
 
-    async def go_on(self, steps: Steps[None], need: Need | None = None) -> None:
-        """Run a slice from where it is to its end: `need` is what it has asked for last, None if it has not begun."""
+    async def _alone(self, steps: Steps[None]) -> None:
+        """Run a slice from its beginning to its end, in this task."""
         try:
-            if need is None:
-                need = next(steps)
+            need = next(steps)
             while True:
                 try:
                     found = await self.get(need)
@@ -476,9 +475,7 @@ class SliceRunner:
             span.finish(need.live.pieces, reason)
             return reason
 
-    async def _plain_stream(
-        self, need: Stream, task: "asyncio.Task[None] | None"
-    ) -> str:  # in two parts it would cost every slice a coroutine more
+    async def _plain_stream(self, need: Stream, task: "asyncio.Task[None] | None") -> str:
         """Read the stream into `live.pieces`; return why it was stopped, "" if it was not."""
         live, draft = need.live, need.draft
         thread_id, feed, received = live.thread_id, self._feed, live.pieces

@@ -9,8 +9,7 @@ time go on together. No slice waits for another one that is not ready.
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Collection, Coroutine, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Sequence
 
 import msgspec
 
@@ -144,16 +143,11 @@ class Stages:
         self._answered.append(one)
         if len(self._answered) == 1:
             try:
-                self._start(self._take_in())
+                _ = start(self._tasks, self._take_in(), self._together)
             except RuntimeError:  # everything ends
                 answered, self._answered = self._answered, []
                 for other in answered:
                     self._give_up(other)
-
-    def _start(self, work: Coroutine[Any, Any, None]) -> None:
-        task = start(self._tasks, work)
-        self._together.add(task)
-        task.add_done_callback(self._together.discard)
 
     async def _take_in(self) -> None:
         answered, self._answered = self._answered, []
@@ -163,26 +157,28 @@ class Stages:
 
     def _store_soon(self) -> None:
         if self._done:
-            self._start(self._store_done())
+            _ = start(self._tasks, self._store_done(), self._together)
 
     async def _store_done(self) -> None:
         """Have rounds stored that are done, all of them together, and go on with their slices."""
         while self._done:
             done, self._done = self._done, []
-            kept = [one for one in done if self._slices.get(one.claim.thread_id) is one]
-            rounds = [one.need for one in kept if isinstance(one.need, Round)]
+            kept, rounds = [], []
+            for one in done:
+                if isinstance(one.need, Round) and self._slices.get(one.claim.thread_id) is one:
+                    kept.append(one)
+                    rounds.append(one.need)
+                else:
+                    self._give_up(one)
             try:
                 ends = await self._runner.store(rounds)
             except BaseException:
-                for one in done:
+                for one in kept:
                     self._give_up(one)
                 raise
             for one, refused in zip(kept, ends, strict=True):
                 one.error = refused
                 self._step(one, is_stored=refused is None)
-            for one in done:
-                if one not in kept:
-                    self._give_up(one)
 
     async def _go_on(self, one: _Slice, task: asyncio.Task[None]) -> None:
         """Do what a slice waits for, and let it go on; or the whole of it, if it is to run by itself."""

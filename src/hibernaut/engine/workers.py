@@ -61,17 +61,23 @@ class Workers(Generic[J]):
                 return
 
 
-def start(tasks: asyncio.TaskGroup, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-    """Create a task. A group that is ending takes none; then nothing is left of it.
+def start(
+    tasks: asyncio.TaskGroup, work: Coroutine[Any, Any, None], among: set[asyncio.Task[None]] | None = None
+) -> asyncio.Task[None]:
+    """Create a task; as long as it is not done it is `among` those. A group that is ending takes none.
 
     Raises:
-        RuntimeError: the group is ending.
+        RuntimeError: the group is ending. Nothing is left of the work.
     """
     try:
-        return tasks.create_task(work)
+        task = tasks.create_task(work)
     except RuntimeError:
         work.close()
         raise
+    if among is not None:
+        among.add(task)
+        task.add_done_callback(among.discard)
+    return task
 
 
 def _is_untouched(context: Context) -> bool:
