@@ -437,6 +437,8 @@ def test_opening_a_file_twice_in_one_process_keeps_its_locks(tmp_path: Path) -> 
         return sum(f":{inode} " in line for line in Path("/proc/locks").read_text(encoding="ascii").splitlines())
 
     async def scenario(store: SqliteStore) -> None:
+        await a_thread(store)
+        assert await store.read_head("t") is not None  # whoever writes and whoever reads are at rest again
         held = locks()
         assert held
         other = await SqliteStore.open(store.path)
