@@ -338,8 +338,9 @@ def test_c66_a_thousand_turns_leave_one_row_each(open_store: StoreFactory) -> No
         assert len(await store.read_log("t")) == 1_000
         assert await store.read_inbox("t") == ()
         assert await store.read_effects() == []
-        write_ahead = 12_000_000
-        assert await store.stored_bytes() < 1_000 * 2_500 + write_ahead
+        while await store.rest():
+            pass
+        assert await store.stored_bytes() < 1_000 * 2_500
         assert await store.delete("t") == 1
         assert await store.read_log("t") == []
 

@@ -365,6 +365,24 @@ def test_c65_the_log_stays_short_and_is_cut_when_a_reader_lets_go(
     play(tmp_path, scenario)
 
 
+def test_a_log_that_has_grown_is_brought_in_when_nothing_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "RESTING_PAGES", 50)
+
+    async def scenario(store: SqliteStore) -> None:
+        await a_thread(store)
+        assert not await store.rest()
+        assert log_size(store), "a short one may stay"
+        for number in range(50):
+            await store.put([InputMessage(f"m{number}", "t", UserText("x" * 10_000))], START)
+        assert not await store.rest()
+        assert not log_size(store)
+        assert len(await store.read_inbox("t")) == 50
+
+    play(tmp_path, scenario)
+
+
 def test_a_log_that_a_reader_kept_is_brought_in_without_another_write(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

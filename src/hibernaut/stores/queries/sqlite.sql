@@ -4,13 +4,19 @@
 
 -- Threads
 
--- name: find_thread
-SELECT id, status, lane, rank, wake,
+-- name: find_threads
+-- The names come as bytes, since as texts they would end at a NUL.
+SELECT id, thread_id, status, lane, rank, wake,
     (SELECT max(place) FROM inbox WHERE place > thread.id << 32 AND place < (thread.id + 1) << 32)
-FROM thread WHERE thread_id = ?1 AND (?2 IS NULL OR tenant = ?2);
+FROM carray(?1) CROSS JOIN thread ON thread_id = CAST(value AS TEXT) WHERE ?2 IS NULL OR tenant = ?2;
 
 -- name: find_claimed
 SELECT id, lane, version, status, continues, tenant FROM thread WHERE thread_id = ?1 AND token = ?2 AND lane > 0;
+
+-- name: held
+-- The names come as bytes, since as texts they would end at a NUL.
+SELECT id, thread_id, token, lane, version, tenant FROM carray(?1) CROSS JOIN thread
+ON thread_id = CAST(value AS TEXT) WHERE lane > 0;
 
 -- name: find_parent
 SELECT id, coalesce(root, id), tenant FROM thread WHERE thread_id = ?1;
@@ -32,13 +38,13 @@ INSERT INTO config (digest, body) VALUES (?1, ?2) ON CONFLICT DO NOTHING;
 INSERT INTO blob (digest, data) VALUES (?1, ?2) ON CONFLICT DO NOTHING;
 
 -- name: add_commit
-INSERT INTO log (place, page, receipt, packed) VALUES ((?1 << 32) + ?2, ?3, ?4, ?5);
+INSERT INTO log (place, page, packed, receipt) VALUES ((?1 << 32) + ?2, ?3, ?4, ?5);
 
 
 -- Inboxes
 
 -- name: learn_message
-INSERT INTO known (thread, digest, place) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING;
+INSERT INTO known (thread, digest, place) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING RETURNING place;
 
 -- name: is_known
 SELECT 1 FROM known WHERE thread = ?1 AND digest = ?2;
@@ -60,9 +66,10 @@ WHERE place = (SELECT place FROM known WHERE thread = ?1 AND digest = ?2) AND me
 UPDATE inbox SET body = ?4
 WHERE place = (SELECT place FROM known WHERE thread = ?1 AND digest = ?2) AND message_id = ?3;
 
--- name: moments
--- The first messages of an inbox; beyond the first 64 places, `far_moments` has the first of each urgency.
-SELECT due, rank, urgency FROM inbox WHERE place > ?1 << 32 AND place < (?1 + 1) << 32 ORDER BY place LIMIT ?2;
+-- name: near_moments
+-- The messages of many threads in the first ?2 places; beyond the first 64, `far_moments` has the first of each urgency.
+SELECT value, due, rank, urgency FROM carray(?1) CROSS JOIN inbox
+WHERE place > value << 32 AND place <= (value << 32) + ?2;
 
 -- name: far_moments
 SELECT due, rank, urgency FROM inbox
@@ -202,7 +209,7 @@ ON CONFLICT DO NOTHING;
 
 -- name: start_effect
 UPDATE outbox SET state = 1
-WHERE request_id = ?1 AND state = 0 AND engine = (SELECT id FROM engine WHERE engine_id = ?2);
+WHERE request_id = ?1 AND state = 0 AND engine = (SELECT id FROM engine WHERE engine_id = ?2) RETURNING request_id;
 
 -- name: accept_effect
 UPDATE outbox SET state = 2 WHERE request_id = ?1;

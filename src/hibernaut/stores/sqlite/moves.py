@@ -159,16 +159,16 @@ def _add(tx: Transaction, one: ThreadContents, numbers: dict[str, int]) -> None:
             raise no_origin(record.thread_id, one.fork_of)
         tx.run("set_fork", (number, origin))
     tx.run("add_head", (number, record.head))
-    for commit in one.commits:
-        page, packed = tx.pages.written(commit.page)
-        tx.run("add_commit", (number, commit.version, page, commit.receipt, packed))
+    pages = [(commit, *tx.pages.written(commit.page)) for commit in one.commits]
+    tx.many("add_commit", [(number, commit.version, page, packed, commit.receipt) for commit, page, packed in pages])
+    messages, known = [], []
     for spot, message in enumerate(one.messages, (number << 32) + 1):
         rank = message.due + URGENCY_PENALTY[message.urgency]
         arrived = (message.urgency, int(message.deferred), message.accepted, message.message_id, message.body)
-        tx.run("import_message", (spot, message.due, rank, *arrived))
-        tx.run("learn_message", (number, message_digest(message.message_id), spot))
-    for digest in one.known:
-        tx.run("learn_message", (number, digest, NOWHERE))
+        messages.append((spot, message.due, rank, *arrived))
+        known.append((number, message_digest(message.message_id), spot))
+    tx.many("import_message", messages)
+    tx.many("learn_message", [*known, *[(number, digest, NOWHERE) for digest in one.known]])
     for view in one.views:
         tx.run("put_view", (number, view.view_type, view.content, view.updated))
     for effect in one.effects:

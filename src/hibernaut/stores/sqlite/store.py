@@ -327,6 +327,7 @@ class SqliteStore:
         return seen != self._seen
 
     async def rest(self) -> bool:
+        await self._writer.rest()
         return False
 
     async def close(self) -> None:

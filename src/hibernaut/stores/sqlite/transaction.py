@@ -17,12 +17,15 @@ class Transaction:
     It uses one cursor, so a query ends the one before: rows are fetched at once.
     """
 
-    __slots__ = ("_execute", "changes", "hints", "pages")
+    __slots__ = ("_execute", "_execute_many", "changes", "hints", "pages", "total_changes")
 
     def __init__(self, connection: apsw.Connection, *, compress: bool = False) -> None:
-        self._execute = connection.cursor().execute
+        cursor = connection.cursor()
+        self._execute, self._execute_many = cursor.execute, cursor.executemany
         self.changes = connection.changes
         """Return how many rows the last query that writes has changed."""
+        self.total_changes = connection.total_changes
+        """Return how many rows the connection has changed since it was opened."""
         self.pages = Pages(compress=compress)
         self.hints: list[tuple[str, int]] = []
         """Threads that get something to do, and how urgent it is; told once the transaction is durable."""
@@ -39,3 +42,7 @@ class Transaction:
         """Run a query and return its first row, or None."""
         rows = self._execute(SQL[query], bindings).fetchall()
         return rows[0] if rows else None
+
+    def many(self, query: str, bindings: Sequence[Sequence[Any]]) -> list[Any]:
+        """Run a query once for each of the bindings; return all its rows."""
+        return self._execute_many(SQL[query], bindings).fetchall() if bindings else []

@@ -7,7 +7,7 @@ here waits, reads a clock, or knows of threads and tasks. What each does is said
 import logging
 import os
 from array import array
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import apsw
@@ -73,7 +73,10 @@ class Letter(NamedTuple):
 
 
 StoredMessage = tuple[str, int, bytes, int]
-"""Message id, moment at which it was accepted, body."""
+"""Message id, moment at which it was accepted, body, moment at which it is due."""
+
+_Moment = tuple[int, int, int]
+"""Due, rank and urgency of a message."""
 
 
 class Granted(NamedTuple):
@@ -98,6 +101,45 @@ class Digested(NamedTuple):
     letters: Sequence[Letter]
     effects: Sequence[tuple[str, bytes, str | None]]
     """Request id, the effect, and the call that it cancels."""
+
+
+class _Held(NamedTuple):
+    """A thread that is claimed."""
+
+    number: int
+    thread_id: str
+    token: int
+    engine: int
+    version: int
+    tenant: str
+
+
+class _Receiver(NamedTuple):
+    """A thread to which a message is delivered."""
+
+    number: int
+    thread_id: str
+    status: int
+    lane: int | None
+    rank: int | None
+    wake: int | None
+    last: int | None
+    """The last place of its inbox; None if that is empty."""
+
+    def with_message(self, due: int, its_rank: int) -> tuple[int, int, int] | None:
+        """Return lane, rank and wake with one more message, or None if they stay as they are."""
+        if self.lane == HELD_BACK:  # its rank is the moment at which it comes back
+            back = self.rank or 0
+            return HELD_BACK, back, max(back, due if self.wake is None else min(due, self.wake))
+        if self.wake is None or self.rank is None:
+            return self.lane or QUEUE, its_rank, due
+        if due < self.wake or its_rank < self.rank:
+            return self.lane or QUEUE, min(its_rank, self.rank), min(due, self.wake)
+        return None
+
+
+_Going = tuple[_Held, Digested, bool]
+"""A round that is applied: its thread, what it is, and whether its claim goes on."""
 
 
 # The door
@@ -145,38 +187,66 @@ def find_origin(tx: Transaction, fork_of: str, tenant: str) -> int | None:
 def _deliver_all(
     tx: Transaction, letters: Sequence[Letter], tenant: str | None, *, sent: bool = False
 ) -> list[Outcome]:
-    outcomes = [_deliver(tx, letter, tenant, sent=sent) for letter in letters]
+    outcomes: list[Outcome] = []
+    while len(outcomes) < len(letters):
+        some: dict[str, Letter] = {}
+        for letter in letters[len(outcomes) :]:
+            if letter.thread_id in some:
+                break
+            some[letter.thread_id] = letter
+        outcomes += _deliver(tx, some, tenant, sent=sent)
     if duplicates := outcomes.count(Outcome.DUPLICATE):
         tx.run("add_count", (DUPLICATES, duplicates))
     return outcomes
 
 
-def _deliver(tx: Transaction, letter: Letter, tenant: str | None, *, sent: bool = False) -> Outcome:
-    thread_id, message_id, digest, urgency, due, accepted, body = letter
-    found = tx.first("find_thread", (thread_id, tenant))
-    if found is None:
+def _deliver(tx: Transaction, letters: Mapping[str, Letter], tenant: str | None, *, sent: bool) -> list[Outcome]:
+    """Deliver messages to threads, one to each."""
+    names = apsw.carray(tuple([name.encode() for name in letters]))
+    threads = {row[1]: _Receiver(*row) for row in tx.rows("find_threads", (names, tenant))}
+    outcomes: dict[str, Outcome] = {}
+    places: dict[str, int] = {}
+    for name, letter in letters.items():
+        place = _place_for(tx, letter, threads.get(name), sent=sent)
+        if isinstance(place, Outcome):
+            outcomes[name] = place
+        else:
+            places[name] = place
+    learning = [(threads[name].number, letters[name].digest, place) for name, place in places.items()]
+    learned = {place for (place,) in tx.many("learn_message", learning)}
+    messages, lanes = [], []
+    for name, place in places.items():
+        if place not in learned:
+            outcomes[name] = Outcome.DUPLICATE
+            continue
+        thread, letter = threads[name], letters[name]
+        rank = letter.due + URGENCY_PENALTY[letter.urgency]
+        messages.append((place, letter.due, rank, letter.urgency, letter.accepted, letter.message_id, letter.body))
+        if thread.lane == FROZEN or (thread.status not in WAKEFUL and letter.urgency):
+            outcomes[name] = Outcome.HELD
+            continue
+        outcomes[name] = Outcome.ACCEPTED
+        tx.hints.append((name, letter.urgency))
+        if lane := thread.with_message(letter.due, rank):
+            lanes.append((thread.number, *lane))
+    tx.many("add_message", messages)
+    tx.many("set_lane", lanes)
+    return [outcomes[name] for name in letters]
+
+
+def _place_for(tx: Transaction, letter: Letter, thread: "_Receiver | None", *, sent: bool) -> int | Outcome:
+    """Return the place of a message that is delivered, or why it gets none."""
+    if thread is None:
         return Outcome.UNKNOWN
-    thread, status, lane, rank, wake, last = found
-    if status == CLOSED:
-        return Outcome.DUPLICATE if tx.first("is_known", (thread, digest)) else Outcome.CLOSED
-    place = 1 + (last or thread << 32)
-    if urgency == EVENT and not sent and place > (thread << 32) + MOST_WAITING and _is_full(tx, thread, place):
-        return Outcome.DUPLICATE if tx.first("is_known", (thread, digest)) else Outcome.FULL
-    tx.run("learn_message", (thread, digest, place))
-    if not tx.changes():
-        return Outcome.DUPLICATE
-    its_rank = due + URGENCY_PENALTY[urgency]
-    tx.run("add_message", (place, due, its_rank, urgency, accepted, message_id, body))
-    if lane == FROZEN or (status not in WAKEFUL and urgency):
-        return Outcome.HELD
-    tx.hints.append((thread_id, urgency))
-    if lane == HELD_BACK:  # its rank is the moment at which it comes back
-        tx.run("set_lane", (thread, lane, rank, max(rank, due if wake is None else min(due, wake))))
-    elif wake is None:
-        tx.run("set_lane", (thread, lane or QUEUE, its_rank, due))
-    elif due < wake or its_rank < rank:
-        tx.run("set_lane", (thread, lane, min(its_rank, rank), min(due, wake)))
-    return Outcome.ACCEPTED
+    first = thread.number << 32
+    place = 1 + (thread.last or first)
+    if thread.status == CLOSED:
+        refused = Outcome.CLOSED
+    elif letter.urgency == EVENT and not sent and place > first + MOST_WAITING and _is_full(tx, thread.number, place):
+        refused = Outcome.FULL
+    else:
+        return place
+    return Outcome.DUPLICATE if tx.first("is_known", (thread.number, letter.digest)) else refused
 
 
 def _is_full(tx: Transaction, thread: int, place: int) -> bool:
@@ -287,69 +357,95 @@ def take(tx: Transaction, claim: Claim, now: int) -> list[StoredMessage]:
 def _held(tx: Transaction, claim: Claim) -> Any:
     found = tx.first("find_claimed", (claim.thread_id, claim.token))
     if found is None:
-        raise StaleClaim(f"the claim {claim.token} on {claim.thread_id!r} is over")
+        raise StaleClaim(_is_over(claim))
     return found
+
+
+def _is_over(claim: Claim) -> str:
+    return f"the claim {claim.token} on {claim.thread_id!r} is over"
 
 
 # What ends a claim
 
 
-def commit(tx: Transaction, claim: Claim, digested: Digested, *, keep: bool) -> None:
-    """Apply a round."""
-    change = digested.commit
-    at, status = change.at, STATUSES.index(change.status)
-    thread, engine, version, _, _, tenant = _held(tx, claim)
-    if change.version != version + 1 or change.thread_id != claim.thread_id:
-        raise StaleClaim(f"{claim.thread_id!r} has version {version}; {change.version} does not follow it")
-    page, packed = tx.pages.written(change.page)
-    tx.run("add_commit", (thread, change.version, page, change.receipt, packed))
-    tx.run("set_head", (thread, change.head))
-    for blob in change.blobs:
-        tx.run("add_blob", (blob.digest, blob.data))
-    _change_inbox(tx, thread, digested)
-    for request_id in change.settled:
-        tx.run("settle_effect_of", (request_id, thread))
-    for request_id, effect, cancels in digested.effects:
-        tx.run("add_effect", (engine, thread, at, request_id, effect, cancels))
-    for new in change.spawned:
-        _add(tx, new, tenant)
-    continues = at if change.continues else None
-    rank, wake, urgency = _moments(tx, thread, status, continues)
-    lane = engine if keep else _lane(wake)
-    state = (change.version, status, int(keep), at, continues, change.asking)
-    tx.run("finish_commit", (thread, lane, rank, wake, *state))
-    if lane == QUEUE:
-        tx.hints.append((claim.thread_id, urgency))
-    if digested.letters:
-        _deliver_all(tx, digested.letters, tenant, sent=True)
-
-
 def commit_all(tx: Transaction, rounds: Sequence[tuple[Claim, Digested, bool]]) -> list[Exception | None]:
-    """Apply rounds, but for those whose claims are over."""
+    """Apply rounds, but for those whose claims are over.
+
+    It is done step by step for all of them: a step takes half as long after the same step of another round as it does
+    after another step.
+    """
+    names = tuple([claim.thread_id.encode() for claim, _, _ in rounds])
+    if len(set(names)) < len(names):
+        return [refused for one in rounds for refused in commit_all(tx, (one,))]
+    held = {row[1]: _Held(*row) for row in tx.rows("held", (apsw.carray(names),))} if names else {}
     refused: list[Exception | None] = []
+    going: list[_Going] = []
     for claim, digested, keep in rounds:
-        try:
-            commit(tx, claim, digested, keep=keep)
-        except StaleClaim as error:  # it comes before anything is written
-            refused.append(error)
+        thread = held.get(claim.thread_id)
+        if thread is None or thread.token != claim.token:
+            refused.append(StaleClaim(_is_over(claim)))
+        elif (change := digested.commit).version != thread.version + 1 or change.thread_id != claim.thread_id:
+            given = f"{claim.thread_id!r} has version {thread.version}; {change.version} does not follow it"
+            refused.append(StaleClaim(given))
         else:
             refused.append(None)
+            going.append((thread, digested, keep))
+    if going:
+        _apply(tx, going)
     return refused
 
 
-def _change_inbox(tx: Transaction, thread: int, digested: Digested) -> None:
-    for message_id, digest in digested.consumed:
-        tx.run("remove_message", (thread, digest, message_id))
-        if not tx.changes():
-            tx.run("learn_message", (thread, digest, NOWHERE))
-    for message_id, digest in digested.dropped:
-        tx.run("remove_message", (thread, digest, message_id))
-        if tx.changes():
-            tx.run("forget_message", (thread, digest))
-    for message_id, digest, body in digested.rewritten:
-        tx.run("rewrite_message", (thread, digest, message_id, body))
-    for message_id, digest, moment in digested.deferred:
-        tx.run("defer_message", (thread, digest, message_id, moment))
+def _apply(tx: Transaction, rounds: Sequence[_Going]) -> None:
+    pages = [(thread.number, one.commit.version, *tx.pages.written(one.commit.page)) for thread, one, _ in rounds]
+    tx.many("add_commit", [(*page, one.commit.receipt) for page, (_, one, _) in zip(pages, rounds, strict=True)])
+    tx.many("set_head", [(thread.number, one.commit.head) for thread, one, _ in rounds])
+    tx.many("add_blob", [(blob.digest, blob.data) for _, one, _ in rounds for blob in one.commit.blobs])
+    _change_inboxes(tx, rounds)
+    tx.many("settle_effect_of", [(name, thread.number) for thread, one, _ in rounds for name in one.commit.settled])
+    tx.many(
+        "add_effect",
+        [(thread.engine, thread.number, one.commit.at, *owed) for thread, one, _ in rounds for owed in one.effects],
+    )
+    for thread, one, _ in rounds:
+        for new in one.commit.spawned:
+            _add(tx, new, thread.tenant)
+    _finish(tx, rounds)
+    for thread, one, _ in rounds:
+        if one.letters:
+            _deliver_all(tx, one.letters, thread.tenant, sent=True)
+
+
+def _change_inboxes(tx: Transaction, rounds: Sequence[_Going]) -> None:
+    consumed = [(thread.number, digest, name) for thread, one, _ in rounds for name, digest in one.consumed]
+    before = tx.total_changes()
+    tx.many("remove_message", consumed)
+    if tx.total_changes() - before < len(consumed):  # not all had come by the inbox; those that had are known already
+        tx.many("learn_message", [(number, digest, NOWHERE) for number, digest, _ in consumed])
+    for thread, one, _ in rounds:
+        for message_id, digest in one.dropped:
+            tx.run("remove_message", (thread.number, digest, message_id))
+            if tx.changes():
+                tx.run("forget_message", (thread.number, digest))
+        for message_id, digest, body in one.rewritten:
+            tx.run("rewrite_message", (thread.number, digest, message_id, body))
+        for message_id, digest, moment in one.deferred:
+            tx.run("defer_message", (thread.number, digest, message_id, moment))
+
+
+def _finish(tx: Transaction, rounds: Sequence[_Going]) -> None:
+    """Put the threads of rounds where they belong from now on."""
+    moments = _first_moments(tx, [thread.number for thread, _, _ in rounds])
+    states = []
+    for thread, digested, keep in rounds:
+        change = digested.commit
+        status, continues = STATUSES.index(change.status), change.at if change.continues else None
+        rank, wake, urgency = _soonest(moments.get(thread.number, ()), status, continues)
+        lane = thread.engine if keep else _lane(wake)
+        state = (change.version, status, int(keep), change.at, continues, change.asking)
+        states.append((thread.number, lane, rank, wake, *state))
+        if lane == QUEUE:
+            tx.hints.append((thread.thread_id, urgency))
+    tx.many("finish_commit", states)
 
 
 def release(tx: Transaction, claim: Claim, not_before: int) -> None:
@@ -381,12 +477,24 @@ def _lane(wake: int | None) -> int | None:
 
 def _moments(tx: Transaction, thread: int, status: int, continues: int | None) -> tuple[int | None, int | None, int]:
     """Return rank and wake of a thread (None when it has nothing to do), and how urgent it is."""
-    found = tx.rows("moments", (thread, FIRST_PLACES + 1))
-    if len(found) > FIRST_PLACES:  # then all that follow stand beyond the first places
+    return _soonest(_first_moments(tx, (thread,)).get(thread, ()), status, continues)
+
+
+def _first_moments(tx: Transaction, threads: Sequence[int]) -> dict[int, list[_Moment]]:
+    """Return due, rank and urgency of messages of threads: none that is left out is due before all its kind."""
+    moments: dict[int, list[_Moment]] = {}
+    numbers = apsw.carray(array("q", threads))
+    for thread, *moment in tx.rows("near_moments", (numbers, FIRST_PLACES)):
+        moments.setdefault(thread, []).append(tuple(moment))
+    for (thread,) in tx.rows("long_inboxes", (numbers, FIRST_PLACES)):
         for level in range(len(URGENCY_PENALTY)):
-            found += tx.rows("far_moments", (thread, level))
-    if status not in WAKEFUL:
-        found = [row for row in found if row[2] == USER]
+            moments.setdefault(thread, []).extend(tx.rows("far_moments", (thread, level)))
+    return moments
+
+
+def _soonest(moments: Iterable[_Moment], status: int, continues: int | None) -> tuple[int | None, int | None, int]:
+    """Return rank and wake of a thread of that status, from its messages, and how urgent it is."""
+    found = [one for one in moments if status in WAKEFUL or one[2] == USER]
     if continues is not None:
         found.append((continues, continues + URGENCY_PENALTY[RESULT], RESULT))
     if not found:
@@ -430,18 +538,12 @@ def _engine(tx: Transaction, owner: Owner, now: int) -> tuple[int, int]:
 
 def start_effects(tx: Transaction, owner: Owner, request_ids: Iterable[str]) -> list[str]:
     """Mark effects as begun."""
-    started = []
-    for request_id in request_ids:
-        tx.run("start_effect", (request_id, owner.engine_id))
-        if tx.changes():
-            started.append(request_id)
-    return started
+    return [name for (name,) in tx.many("start_effect", [(one, owner.engine_id) for one in request_ids])]
 
 
 def accept_effects(tx: Transaction, request_ids: Iterable[str]) -> None:
     """Mark effects as accepted."""
-    for request_id in request_ids:
-        tx.run("accept_effect", (request_id,))
+    tx.many("accept_effect", [(request_id,) for request_id in request_ids])
 
 
 def settle_effects(tx: Transaction, request_ids: Iterable[str], thread_id: str | None) -> None:

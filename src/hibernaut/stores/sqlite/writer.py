@@ -27,11 +27,15 @@ logger = logging.getLogger(__name__)
 GROUP = 512
 """Pieces of work in one transaction, at most: it bounds how long others wait for the lock."""
 
-CHECKPOINT_PAGES = 2_000
-"""Pages in the write-ahead log from which on they are brought into the main file (8 MB)."""
+CHECKPOINT_PAGES = 8_000
+"""Pages in the write-ahead log from which on they are brought into the main file (32 MB). The same pages are written
+again and again; the longer the log, the fewer of those are brought in, and the less often two files are synced."""
 
-CROWDED_PAGES = 4 * CHECKPOINT_PAGES
+CROWDED_PAGES = 2 * CHECKPOINT_PAGES
 """Pages from which on other processes are kept out meanwhile; while they write, the log never begins anew otherwise."""
+
+RESTING_PAGES = 500
+"""Pages from which on they are brought in when nothing goes on (2 MB)."""
 
 CROWDED_WAIT = 0.05
 """Seconds that such a checkpoint waits for others, at most."""
@@ -99,6 +103,7 @@ class Writer:
         self._pages = 0
         self._checkpoint_at = CHECKPOINT_PAGES
         self._behind = False
+        self._rests = False
         connection.set_busy_handler(self._wait_for_lock)
         connection.set_wal_hook(self._note_pages)
         self._thread = Thread(target=self._run, name=f"hibernaut-writer {path}", daemon=True)
@@ -116,6 +121,13 @@ class Writer:
         self._queue.put(job)
         return job.future
 
+    async def rest(self) -> None:
+        """Bring a log that has grown into the main file, and cut it: nothing goes on."""
+        if self._pages >= RESTING_PAGES:
+            self._rests = True
+            for _ in range(2):  # the log is brought in after the first, and before the second
+                await self.submit(lambda _: None, writes=False)
+
     async def close(self) -> None:
         """Finish what is queued, bring it into the main file, and end."""
         self._queue.put(None)
@@ -130,8 +142,8 @@ class Writer:
             jobs = self._collect(left)
             try:
                 left = self._perform(jobs) if jobs else []
-                if self._pages >= self._checkpoint_at or not jobs:
-                    self._checkpoint(thorough=not jobs)
+                if self._pages >= self._checkpoint_at or self._rests or not jobs:
+                    self._checkpoint(thorough=self._rests or not jobs)
             except Exception as error:
                 logger.exception("the writer of the store %s failed, and goes on", self._path)
                 left = []
@@ -278,7 +290,7 @@ class Writer:
                 pages, done = self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
         except apsw.Error as error:
             logger.debug("the log of the store %s could not be brought in now: %s", self._path, error)
-        self._behind = done < pages
+        self._behind, self._rests = done < pages, False
         self._checkpoint_at = self._pages + CHECKPOINT_PAGES
 
 
