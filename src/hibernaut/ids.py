@@ -12,14 +12,18 @@ from typing import Protocol
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 
-
 _PAIRS = [first + second for first in _ALPHABET for second in _ALPHABET]
+
+_WORD = (1 << 40) - 1
 
 
 def base32(data: bytes) -> str:
     """Write bytes (a multiple of 5) in lower-case Crockford base 32."""
-    number, pairs = int.from_bytes(data, "big"), len(data) * 4 // 5
-    return "".join([_PAIRS[number >> shift & 1023] for shift in range(10 * (pairs - 1), -1, -10)])
+    text, number = "", int.from_bytes(data, "big")
+    for _ in range(0, len(data), 5):
+        word, number = number & _WORD, number >> 40
+        text = f"{_PAIRS[word >> 30]}{_PAIRS[word >> 20 & 1023]}{_PAIRS[word >> 10 & 1023]}{_PAIRS[word & 1023]}{text}"
+    return text
 
 
 class Ids(Protocol):

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -207,7 +208,7 @@ class SliceRunner:
                 self._check_leave(draft)
             commit = seal(draft, one.asked, started=started, now=draft.now, build=build(), extra=loaded.extra)
             owed: Sequence[Effect] = commit.effects
-            inline = [effect for effect in owed if _is_inline(draft, effect)] if owed and number < rounds else ()
+            inline = _inline(draft, owed) if owed and number < rounds else ()
             again = number < rounds and (commit.continues or bool(inline))
             yield Round(claim, commit, again)
             if self._unborn:
@@ -218,8 +219,7 @@ class SliceRunner:
                 metrics.resumed.observe(self._clock.now() - due)
                 due = 0
             if owed:
-                owed = [effect for effect in owed if effect not in inline]
-                self._dispatcher.perform(self._work(owed, draft, launch))
+                self._dispatcher.perform(self._work(owed, draft, launch, without=inline))
             if not again:
                 self.transcripts.keep(loaded, commit.head)
                 metrics.slices += 1
@@ -300,8 +300,10 @@ class SliceRunner:
         finally:
             self.streams.pop(thread_id, None)
 
-    def _work(self, effects: Sequence[Effect], draft: Draft, launch: Launch) -> list[Work]:
-        return [work_for(effect, draft.head, launch.config) for effect in effects]
+    def _work(
+        self, effects: Sequence[Effect], draft: Draft, launch: Launch, without: Sequence[Effect] = ()
+    ) -> list[Work]:
+        return [work_for(effect, draft.head, launch.config) for effect in effects if effect not in without]
 
     def _follow(self, one: _Findings, draft: Draft, size: int) -> None:
         """Bring what is kept in memory up to a commit that the store has taken."""
@@ -341,16 +343,12 @@ class SliceRunner:
             return
         pressure = pressure_on(draft, launch, chosen.info, hot)
         if pressure is not None:
-
-            def stream(request: ModelRequest, live: LiveTurn) -> Awaitable[str]:
-                return self._stream(Stream(chosen.model, request, live, draft), None)
-
-            asking = Asking(name, attempt, stream, chosen.info.prices)
+            asking = Asking(name, attempt, partial(self._stream_for, chosen.model, draft), chosen.info.prices)
             compacted = yield from got(self._compactor.compact, draft, launch, pressure, asking)
             if compacted is not None:
                 one.asked = compacted
                 return
-        if draft.wants_completion:
+        if pressure is None or draft.wants_completion:
             self._note(one.asked, name, attempt, launch, one.known)
             yield from self._complete(one, draft, launch, chosen, pressure, hot)
 
@@ -386,12 +384,6 @@ class SliceRunner:
         buffer = TurnBuffer()
         pieces: Sequence[StreamPiece] = ()
 
-        def spend() -> None:
-            spent = spent_on(pieces, lambda: prompt_tokens(draft, launch, hot, pressure), chosen.info.prices)
-            if spent != Spent():
-                asked.usage, asked.estimated = spent.usage, spent.estimated
-                count(draft, spent)
-
         try:
             form = form_of(wanted) if head.asks and (wanted := form_wanted(head)) else None
             transcript = hot.checked()
@@ -421,7 +413,7 @@ class SliceRunner:
             if reason == "stalled":
                 raise ConnectionLost(f"no answer for {STALLED_AFTER / 1000:.0f} s")
             if reason == "interrupted":
-                spend()
+                _spend(asked, draft, pieces, partial(prompt_tokens, draft, launch, hot, pressure), chosen.info)
                 fold_interrupted(draft, buffer.interrupted())
                 asked.turn = TurnCommit.INTERRUPTED
                 return
@@ -431,7 +423,7 @@ class SliceRunner:
             if turn.reason == "refused":
                 raise Refused(buffer.visible() or "the model declined to answer")
         except (ModelError, ConfigurationError) as error:
-            spend()
+            _spend(asked, draft, pieces, partial(prompt_tokens, draft, launch, hot, pressure), chosen.info)
             self._failed(draft, error)
             return
         if spawns(turn):
@@ -465,6 +457,9 @@ class SliceRunner:
         if not isinstance(info := getattr(model, "info", None), ModelInfo) or not hasattr(model, "stream"):
             raise ConfigurationError(f"{model!r} is no model: it needs an `info` (a ModelInfo) and a method `stream`")
         return _Chosen(name, model, info)
+
+    def _stream_for(self, model: Model, draft: Draft, request: ModelRequest, live: LiveTurn) -> Awaitable[str]:
+        return self._stream(Stream(model, request, live, draft), None)
 
     async def _traced_stream(self, need: Stream, task: "asyncio.Task[None] | None") -> str:
         """Do the same as `_plain_stream`, in a span."""
@@ -535,6 +530,16 @@ def _give_up(
     return draft
 
 
+def _spend(
+    asked: Asked, draft: Draft, pieces: Sequence[StreamPiece], prompt: Callable[[], int], info: ModelInfo
+) -> None:
+    """Count what a completion took that came to nothing. `prompt` estimates the tokens that it was asked with."""
+    spent = spent_on(pieces, prompt, info.prices)
+    if spent != Spent():
+        asked.usage, asked.estimated = spent.usage, spent.estimated
+        count(draft, spent)
+
+
 def _in_form(request: ModelRequest, form: Form, info: ModelInfo) -> ModelRequest:
     """Return a request whose answer is to have a form."""
     if info.structured:
@@ -571,6 +576,7 @@ def _may_spawn(arrived: Delivered) -> bool:
     return arrived.message is not None and may_spawn(arrived.message.content)
 
 
-def _is_inline(draft: Draft, effect: Effect) -> bool:
-    call = draft.head.calls.get(effect.call_id)
-    return effect.kind == "invoke" and call is not None and call.mode == "inline"
+def _inline(draft: Draft, effects: Sequence[Effect]) -> list[Effect]:
+    """Return those that are performed within the slice."""
+    calls = {name for name, call in draft.head.calls.items() if call.mode == "inline"}
+    return [effect for effect in effects if effect.kind == "invoke" and effect.call_id in calls]

@@ -57,7 +57,7 @@ class Stages:
         self._on_end = on_end
         self._slices: dict[str, _Slice] = {}
         self._ends = False
-        self._streams = Workers(tasks, self._stream)
+        self._streams = Workers(tasks, self._get)
         self._others = Workers(tasks, self._go_on)
         self._answered: list[_Slice] = []
         self._done: list[_Slice] = []
@@ -137,9 +137,8 @@ class Stages:
         else:
             self._others.put(one)
 
-    async def _stream(self, one: _Slice, task: asyncio.Task[None]) -> None:
-        """Have a model asked; whose streams end before others have their turn go on together."""
-        await self._get(one, task)
+    def _has_answered(self, one: _Slice) -> None:
+        """Let those go on together whose streams end before others have their turn."""
         self._answered.append(one)
         if len(self._answered) == 1:
             try:
@@ -204,18 +203,20 @@ class Stages:
 
     async def _get(self, one: _Slice, task: asyncio.Task[None]) -> None:
         """Get what a slice needs."""
-        if one.need is None or self._slices.get(one.claim.thread_id) is not one:
-            return
-        one.task = task
-        try:
-            one.found = await self._runner.get(one.need, task)
-        except Exception as error:  # noqa: BLE001  # it is the slice that has to know what to do about it
-            one.error = error
-        except BaseException:
-            self._give_up(one)
-            raise
-        finally:
-            one.task = None
+        need = one.need
+        if need is not None and self._slices.get(one.claim.thread_id) is one:
+            one.task = task
+            try:
+                one.found = await self._runner.get(need, task)
+            except Exception as error:  # noqa: BLE001  # it is the slice that has to know what to do about it
+                one.error = error
+            except BaseException:
+                self._give_up(one)
+                raise
+            finally:
+                one.task = None
+        if type(need) is Stream:
+            self._has_answered(one)
 
     def _give_up(self, one: _Slice) -> None:
         if one.steps is not None and not one.is_over:

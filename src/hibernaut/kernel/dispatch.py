@@ -38,9 +38,15 @@ _arguments: Final = msgspec.json.Decoder(dict[str, Any])
 
 def dispatch(draft: Draft) -> None:
     """Begin as many queued calls of the turn as may be open at once."""
-    waiting = [call for call in draft.turn_calls() if call.held is None]
-    free = draft.options.parallel_calls - sum(call.state == "open" for call in waiting)
-    for call in waiting:
+    free = draft.options.parallel_calls
+    queued = []
+    for call in draft.turn_calls():
+        if call.held is None:
+            if call.state == "queued":
+                queued.append(call)
+            elif call.state == "open":
+                free -= 1
+    for call in queued:
         if free <= 0 or draft.head.status != "open":
             return
         if call.state == "queued" and _begin(draft, call):

@@ -126,7 +126,11 @@ def fold_turn(draft: Draft, turn: Turn, judge: CallJudge) -> None:
 
 def spawns(turn: Turn) -> bool:
     """Tell whether the model wants a child."""
-    return "spawn_thread" in [part.name for part in turn.parts if isinstance(part, TurnCall)]
+    return any(map(_is_spawn, turn.parts))
+
+
+def _is_spawn(part: TurnPart) -> bool:
+    return isinstance(part, TurnCall) and part.name == "spawn_thread"
 
 
 def _store(draft: Draft, said: Sequence[TurnPart], judge: CallJudge, cut: str) -> list[Call]:
@@ -136,7 +140,7 @@ def _store(draft: Draft, said: Sequence[TurnPart], judge: CallJudge, cut: str) -
     alone = draft.output is not None and all(part.name == ANSWER_TOOL for part in said if isinstance(part, TurnCall))
     for part in said:
         if isinstance(part, TurnText):
-            if _says_something(part):
+            if part.text and not part.text.isspace():
                 draft.items.append(TextItem(part.text))
         elif isinstance(part, TurnCall):
             call, matter = _store_call(draft, part, len(calls), judge, cut, alone=alone)
@@ -145,8 +149,9 @@ def _store(draft: Draft, said: Sequence[TurnPart], judge: CallJudge, cut: str) -
                 matters.append((call, matter))
         else:
             draft.items.append(ReasoningItem(part.provider, part.data, part.text))
-    draft.head.turn = tuple([call.id for call in calls])
-    draft.calls += draft.head.turn
+    if calls:
+        draft.head.turn = tuple([call.id for call in calls])
+        draft.calls += draft.head.turn
     draft.turn_end = len(draft.items)
     for call, matter in matters:
         carry_out(draft, call, matter)
@@ -157,6 +162,8 @@ def _store(draft: Draft, said: Sequence[TurnPart], judge: CallJudge, cut: str) -
 
 
 def _text_of(said: Sequence[TurnPart]) -> str:
+    if len(said) == 1 and isinstance(said[0], TurnText):
+        return said[0].text
     return "".join([part.text for part in said if isinstance(part, TurnText)])
 
 

@@ -25,9 +25,9 @@ def about_queue(content: InputContent | None) -> str:
 
 def change_queue(draft: Draft, inputs: Sequence[Delivered]) -> Sequence[Delivered]:
     """Drop and edit what operators want dropped and edited; return the inputs that are left, as they are then."""
-    decisions = [one for one in inputs if one.message is not None and isinstance(one.message.content, _DECISIONS)]
-    if not decisions:
+    if not any(map(_is_decision, inputs)):
         return inputs
+    decisions = list(filter(_is_decision, inputs))
     decided = {one.message_id for one in decisions}
     left = {one.message_id: one for one in inputs if one.message_id not in decided}
     beside = dict(draft.found.queued)
@@ -39,6 +39,10 @@ def change_queue(draft: Draft, inputs: Sequence[Delivered]) -> Sequence[Delivere
 
 
 _STALE = Disposition.STALE
+
+
+def _is_decision(arrived: Delivered) -> bool:
+    return arrived.message is not None and isinstance(arrived.message.content, _DECISIONS)
 
 
 def _change(draft: Draft, decision: Drop | Edit, where: dict[str, Delivered]) -> Disposition:

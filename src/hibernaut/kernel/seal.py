@@ -124,5 +124,8 @@ def _still_waiting(draft: Draft, consumed: Collection[str]) -> tuple[InputMessag
 
 
 def _owes(draft: Draft) -> tuple[int | str, ...]:
+    names = [effect.request_id for effect in draft.effects]
+    if names == draft.calls:
+        return tuple(range(len(names)))
     places = {name: place for place, name in enumerate(draft.calls)}
-    return tuple([places.get(effect.request_id, effect.request_id) for effect in draft.effects])
+    return tuple([places.get(name, name) for name in names])

@@ -26,7 +26,7 @@ from hibernaut.messages.items import (
     TextItem,
     UserItem,
 )
-from hibernaut.messages.parts import Content, Image
+from hibernaut.messages.parts import Content, Image, Part
 
 MISSING_RESULT = "No result of this call was recorded. It is unknown whether it happened; check before repeating it."
 MISSING_START = "[What came before this is not recorded.]"
@@ -255,7 +255,7 @@ class Validator:
                 content = item.content
             else:
                 content = item.text if type(item) is TextItem else "reasoning, which is opaque"
-            if _has_blank(content):
+            if not content or (content.isspace() if isinstance(content, str) else _has_blank(content)):
                 raise TranscriptInvalid(f"{_name(kind)} is blank, wholly or in part")
             self._last = kind
 
@@ -297,10 +297,8 @@ def _name(kind: type[Item] | None) -> str:
     return kind.__name__ if kind else "nothing"
 
 
-def _has_blank(content: Content) -> bool:
-    if isinstance(content, str):
-        return not content or content.isspace()
-    return not content or any(not isinstance(part, Image) and not part.text.strip() for part in content)
+def _has_blank(parts: Iterable[Part]) -> bool:
+    return any(not isinstance(part, Image) and not part.text.strip() for part in parts)
 
 
 def validate(transcript: Iterable[Item]) -> None:

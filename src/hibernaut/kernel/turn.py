@@ -73,7 +73,10 @@ class TurnBuffer:
         """Take the next piece. Pieces after the last one are ignored, and so is what belongs to no call."""
         if self.finish is not None:
             return
-        if type(piece) is TextDelta:
+        if type(piece) is Finish:
+            self._run = None
+            self.finish = piece
+        elif type(piece) is TextDelta:
             self._say([piece.text])
         elif type(piece) is CallDelta:
             if piece.index in self._calls:
@@ -87,9 +90,6 @@ class TurnBuffer:
         elif type(piece) is ReasoningBlock:
             self._run = None
             self._parts.append(ReasoningBlock(piece.provider, piece.data, clean(piece.text)))
-        elif type(piece) is Finish:
-            self._run = None
-            self.finish = piece
 
     def feed_all(self, pieces: Iterable[StreamPiece]) -> None:
         """Take the next pieces. Most of them are texts, which are taken together."""

@@ -111,7 +111,7 @@ class MemoryStore(MemoryBeside, MemoryMoves):
         tenant: str | None = None,
     ) -> list[Outcome]:
         letters = [_letter(message, now, due) for message in messages]
-        kept = [(blob.digest, _exact(blob.data)) for blob in blobs]
+        kept = [(blob.digest, _exact(blob.data)) for blob in blobs] if blobs else ()
         return self._put(letters, kept, now, tenant)
 
     def _put(
@@ -155,9 +155,7 @@ class MemoryStore(MemoryBeside, MemoryMoves):
         deferred = [(inbox[name], moment) for name, moment in commit.deferred if name in inbox] if inbox else []
         made = [_new(new) for new in commit.spawned] if commit.spawned else ()
         letters = [_letter(out.message, at, out.due) for out in commit.outgoing] if commit.outgoing else ()
-        owed = [
-            (one.request_id, EffectRow(one, thread.thread_id, "pending", owner.engine_id, at)) for one in commit.effects
-        ]
+        owed = _owed(commit, owner) if commit.effects else ()
         kept = [(blob.digest, _exact(blob.data)) for blob in commit.blobs] if commit.blobs else ()
         self._logs.append(thread, commit.page, commit.receipt)
         # All that can fail stands above; from here on it is only moved to its place.
@@ -545,7 +543,8 @@ class MemoryStore(MemoryBeside, MemoryMoves):
         if row is not None and thread_id in (None, row.thread_id):
             self._drop_effect(request_id)
             thread = self._threads[row.thread_id]
-            thread.effects = tuple(other for other in thread.effects if other != request_id)
+            left = thread.effects != (request_id,)
+            thread.effects = tuple([other for other in thread.effects if other != request_id]) if left else ()
 
     def _drop_effect(self, request_id: str) -> EffectRow | None:
         if (row := self._effects.pop(request_id, None)) is not None:
@@ -570,6 +569,13 @@ def _new(new: NewThread) -> _Made:
 
 def _letter(message: InputMessage, now: int, due: int) -> tuple[Letter, bytes]:
     return Letter(message, now, due or now, urgency(message.content)), _digest(message.message_id)
+
+
+def _owed(commit: SliceCommit, owner: Engine) -> list[tuple[str, EffectRow]]:
+    return [
+        (one.request_id, EffectRow(one, commit.thread_id, "pending", owner.engine_id, commit.at))
+        for one in commit.effects
+    ]
 
 
 def _rewrite(inbox: Mapping[str, Letter], messages: Iterable[InputMessage]) -> None:

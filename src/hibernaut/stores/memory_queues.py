@@ -101,7 +101,7 @@ class Queues:
             heapq.heappush(self._ready, (rank, self._tickets, thread))
         else:
             heapq.heappush(self._timers, (moment, self._tickets, thread))
-        if len(self) > 2 * self._scheduled + _SLACK:
+        if len(self._ready) + len(self._timers) > 2 * self._scheduled + _SLACK:
             for queue in (self._ready, self._timers):
                 queue[:] = [entry for entry in queue if _is_current(entry)]
                 heapq.heapify(queue)

@@ -67,7 +67,7 @@ class Thread(msgspec.Struct, gc=False, eq=False):
         """Return what a claim gives. A short inbox never holds too many for one."""
         if isinstance(self.inbox, LongInbox):
             return delivered(self.inbox.hand_over(now, is_open=self.status in AWAKE))
-        return delivered(letter for letter in self.inbox or () if letter.due <= now or letter.deferred)
+        return delivered([letter for letter in self.inbox or () if letter.due <= now or letter.deferred])
 
 
 def delivered(letters: Iterable[Letter]) -> tuple[Delivered, ...]:
