@@ -160,8 +160,9 @@ def admitted(message: InputMessage) -> tuple[InputMessage, tuple[Blob, ...]]:
         return message, ()
     check_own_id(message.message_id, content)
     said, blobs = fitted(content.content, blank=not isinstance(content, UserText))
-    content = replace(content, content=said)
+    is_clean = said is content.content
+    content = content if is_clean else replace(content, content=said)
     if isinstance(content, Event) and content.event_id:
         # Whatever it was sent under: the same event twice is one message.
         return event_message(message.thread_id, content, message.sender, message.metadata), blobs
-    return replace(message, content=content), blobs
+    return message if is_clean else replace(message, content=content), blobs

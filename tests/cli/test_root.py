@@ -38,6 +38,13 @@ def test_help_and_version_load_nothing_of_the_engine(word: str) -> None:
     assert loaded & ENGINE == set()
 
 
+def test_the_package_runs_as_the_command() -> None:
+    result = subprocess.run(
+        [sys.executable, "-m", "hibernaut", "--version"], capture_output=True, check=True, encoding="utf-8"
+    )
+    assert result.stdout == f"hibernaut {build()}\n"
+
+
 def test_help_lists_every_command_and_every_exit_code(invoke: Invoke) -> None:
     shown = invoke("--help").stdout
     assert [name for name, (_, summary) in COMMANDS.items() if f"  {name}" not in shown or summary not in shown] == []

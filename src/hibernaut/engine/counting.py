@@ -35,7 +35,7 @@ def count_round(metrics: Metrics, was: Status, draft: Draft, asked: Asked, gave_
 
     It runs for every round, so what is rare is looked at only where it can be.
     """
-    counts, turn = metrics.inputs, asked.turn
+    counts, turn, head = metrics.inputs, asked.turn, draft.head
     for name, disposition in draft.dispositions:
         counts[disposition] += 1
         if disposition >= _REFUSED and name.startswith("event:"):
@@ -46,10 +46,10 @@ def count_round(metrics: Metrics, was: Status, draft: Draft, asked: Asked, gave_
             tokens = metrics.tokens
             tokens[0] += usage.input
             tokens[1] += usage.output
-        if turn is not _COMPLETE and turn in _FAILED and draft.head.retry:
+        if turn is not _COMPLETE and turn in _FAILED and head.retry:
             metrics.retries += 1
     if turn is _NOT_SUMMARIZED or draft.compacting:
         notices = [item for item in draft.items if isinstance(item, NoticeItem)]
         metrics.compaction_failures += sum(notice.kind == "compaction_failed" for notice in notices)
-    if draft.head.status == "parked" and was != "parked":
+    if head.status == "parked" and was != "parked":
         metrics.parked[SLICES if gave_up else COMPLETIONS if turn in _FAILED else OTHER] += 1

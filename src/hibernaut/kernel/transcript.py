@@ -241,7 +241,7 @@ class Validator:
         calls = self._calls
         for item in items:
             kind = type(item)
-            if kind not in _MAY_FOLLOW.get(self._last, _ANY):
+            if kind not in _SHOWN or (self._last in _MAY_FOLLOW and kind not in _MAY_FOLLOW[self._last]):
                 raise TranscriptInvalid(f"{_name(kind)} after {_name(self._last)}")
             if type(item) is ResultItem:
                 content = item.content
@@ -289,7 +289,7 @@ class Validator:
 
 
 _MODEL_SIDE: frozenset[type[Item]] = frozenset({TextItem, ReasoningItem, CallItem})
-_ANY: frozenset[type[Item]] = _MODEL_SIDE | {UserItem, ResultItem}
+_SHOWN: frozenset[type[Item]] = _MODEL_SIDE | {UserItem, ResultItem}
 _MAY_FOLLOW: dict[type[Item] | None, frozenset[type[Item]]] = {None: frozenset({UserItem}), ReasoningItem: _MODEL_SIDE}
 
 

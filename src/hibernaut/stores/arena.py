@@ -28,17 +28,16 @@ class Arena:
 
     def add(self, record: bytes) -> int:
         """Keep a record that is not empty; return its place, which is never 0."""
-        size, number = len(record), self._current
-        mapping, at = self._mapping(number), self._written[number]
-        if at + size > len(mapping):
-            if not self._left[number]:
-                self._give_back(number)
-            number = self._current = self._begin(max(self._segment, size))
-            mapping, at = self._mapping(number), 0
-        end = at + size
+        number, written = self._current, self._written
+        at = written[number]
+        end = at + len(record)
+        mapping = self._segments[number]
+        if mapping is None or end > len(mapping):
+            number, mapping = self._make_room(len(record))
+            at, end = 0, len(record)
         mapping[at:end] = record
-        self._written[number] = end
-        self._left[number] += size
+        written[number] = end
+        self._left[number] += end - at
         return (number + 1) << 32 | at
 
     def view(self, place: int) -> tuple[mmap.mmap, int]:
@@ -60,6 +59,12 @@ class Arena:
         """Tell whether most of what was written, and more than a mapping of it, was dropped."""
         dropped = sum(self._written) - sum(self._left)
         return dropped > max(self._segment, sum(self._written) // 2)
+
+    def _make_room(self, size: int) -> tuple[int, mmap.mmap]:
+        if not self._left[self._current]:
+            self._give_back(self._current)
+        number = self._current = self._begin(max(self._segment, size))
+        return number, self._mapping(number)
 
     def _mapping(self, number: int) -> mmap.mmap:
         mapping = self._segments[number]
