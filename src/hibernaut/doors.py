@@ -137,9 +137,9 @@ def check_own_id(message_id: str, content: InputContent) -> None:
     Raises:
         MalformedInput: it is one of the runtime's own.
     """
-    if isinstance(content, Event) and content.event_id:
+    if type(content) is Event and content.event_id:
         return  # it gets the id of its event
-    own = f"result:{content.call_id}" if isinstance(content, ToolResult) else ""
+    own = f"result:{content.call_id}" if type(content) is ToolResult else ""
     if message_id != own and is_of_the_runtime(message_id):
         raise MalformedInput(f"message id {message_id!r} is one of the runtime's own; choose another")
 
@@ -162,7 +162,7 @@ def admitted(message: InputMessage) -> tuple[InputMessage, tuple[Blob, ...]]:
     said, blobs = fitted(content.content, blank=not isinstance(content, UserText))
     is_clean = said is content.content
     content = content if is_clean else replace(content, content=said)
-    if isinstance(content, Event) and content.event_id:
+    if type(content) is Event and content.event_id:
         # Whatever it was sent under: the same event twice is one message.
         return event_message(message.thread_id, content, message.sender, message.metadata), blobs
     return message if is_clean else replace(message, content=content), blobs

@@ -455,7 +455,7 @@ def test_a_summary_that_leaves_too_much_is_remembered_as_fruitless() -> None:
         assert head.summary == cut.summary
         assert (head.measured, head.measured_items, head.attempts, head.retry) == (0, 0, 0, "")
         assert bool(head.fruitless) is bool(fruitless)
-        assert draft.dropped == ["retry:3"]
+        assert draft.dropped == ("retry:3",)
 
 
 # Sizes

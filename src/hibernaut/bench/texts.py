@@ -21,9 +21,7 @@ _SENTENCES = (
     "With that in place the planner no longer asks for it twice",
     "I will leave the other crates alone until this one is green",
 )
-_HERE, _CUT = "\x00", "\x01"
-_COMPLETION = _CUT.join([f"{sentence} ({_HERE}{place:x}, as before). " for place, sentence in enumerate(_SENTENCES)])
-"""What a completion says: where the number of this one goes, and where one chunk ends and the next begins."""
+_PIECES = tuple([(f"{sentence} (", f"{place:x}, as before). ") for place, sentence in enumerate(_SENTENCES)])
 _OUTPUT = (
     "running 148 tests; test planner::moves_borders ... ok; test parser::keeps_spans ... ok; "
     "test cache::is_cold_at_start ... FAILED; failures: cache::is_cold_at_start panicked at "
@@ -68,6 +66,7 @@ class Texts:
     def chunks(self, agent: str = "") -> list[str]:
         """Return the texts of one completion."""
         del agent
-        text = _COMPLETION.replace(_HERE, self._unique())
-        self.text_bytes += len(text) - len(_SENTENCES) + 1
-        return text.split(_CUT)
+        unique = self._unique()
+        texts = [f"{before}{unique}{after}" for before, after in _PIECES]
+        self.text_bytes += sum(map(len, texts))
+        return texts

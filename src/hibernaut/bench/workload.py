@@ -55,7 +55,7 @@ class Workload:
         """Play the two completions of a turn: one that calls the tool, one that ends it."""
         for text in self.texts.chunks(request.thread_id):
             yield TextDelta(text)
-        if not isinstance(request.transcript[-1], ResultItem):
+        if type(request.transcript[-1]) is not ResultItem:
             yield CallStarted(0, "run_command", "toolu_1")
             yield CallDelta(0, COMMAND)
             yield CallEnded(0)

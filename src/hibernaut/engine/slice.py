@@ -286,7 +286,7 @@ class SliceRunner:
             names = {one.message_id for one in rest}
             draft.dispositions = [entry for entry in draft.dispositions if entry[0] not in names]
             draft.dispose_all(rest, Disposition.CLOSED)
-            draft.deferred.clear()
+            draft.deferred = ()
 
     async def _perform_inline(self, work: Sequence[Work], draft: Draft) -> None:
         thread_id, scope = draft.head.thread_id, asyncio.timeout(None)
@@ -360,7 +360,7 @@ class SliceRunner:
             return
         found = await toolsets.find(wanted)
         draft.now = self._clock.now()
-        draft.blobs += found.manifests.values()
+        draft.blobs += tuple(found.manifests.values())
         head.toolsets = head.toolsets | {name: blob.digest for name, blob in found.manifests.items()}
         if not head.items:
             for name, why in found.problems.items():

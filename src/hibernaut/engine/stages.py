@@ -123,10 +123,10 @@ class Stages:
                 one.need = one.steps.throw(error)
             else:
                 found, one.found = one.found, None
-                one.need = one.steps.send(found)
+                # That the slice is over is not raised where there is nothing to send: it takes a microsecond.
+                one.need = next(one.steps, None) if found is None else one.steps.send(found)
         except StopIteration:
-            self._end(one)
-            return
+            one.need = None
         except Exception as error:  # noqa: BLE001  # the engine is told
             one.need, one.error = None, error
             self._runner.abandon(one.claim.thread_id)
@@ -134,6 +134,8 @@ class Stages:
             self._streams.put(one)
         elif type(one.need) is Round:
             self._done.append(one)
+        elif one.need is None and one.error is None:
+            self._end(one)
         else:
             self._others.put(one)
 

@@ -2,6 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Sequence
+from typing import Final
 
 from hibernaut.engine.history import read_material
 from hibernaut.engine.images import FittedItems, fit_images
@@ -9,7 +10,7 @@ from hibernaut.kernel.head import Head, LoadedHead, decode_head
 from hibernaut.kernel.receipt import next_history
 from hibernaut.kernel.sizes import Sizes
 from hibernaut.kernel.transcript import Transcript, Validator
-from hibernaut.messages.items import EventItem, Item, ResultItem, UserItem, decode_page
+from hibernaut.messages.items import CallItem, EventItem, Item, ResultItem, TextItem, UserItem, decode_page
 from hibernaut.messages.parts import Image
 from hibernaut.models.protocol import Memo, ModelInfo
 from hibernaut.stores.protocol import Store
@@ -21,7 +22,9 @@ BESIDE = 2_048
 """Bytes that a thread counts for beside its pages: its head is kept, too."""
 
 
-_WITH_CONTENT = (UserItem, ResultItem, EventItem)
+_WITH_CONTENT: Final = (UserItem, ResultItem, EventItem)
+_TEXTS_ONLY: Final = frozenset({TextItem, CallItem})
+"""Kinds of items that need not be looked at for images."""
 
 
 class HotTranscript:
@@ -80,6 +83,8 @@ class HotTranscript:
     def _take(self, items: Sequence[Item]) -> None:
         self.transcript.extend(items)
         for item in items:
+            if type(item) in _TEXTS_ONLY:
+                continue
             if isinstance(item, _WITH_CONTENT) and type(item.content) is not str:
                 self.has_images = self.has_images or any(isinstance(part, Image) for part in item.content)
 

@@ -115,7 +115,7 @@ def settle(draft: Draft, content: Settlement, arrived: Delivered) -> Disposition
         wake(draft)
         draft.drop_timer(call)
         draft.inject(call, content.content, "late_result", is_error=content.is_error)
-    draft.settled.append(call.id)
+    draft.settled += (call.id,)
     call.approval = ""
     draft.remember(call, "expired")
     why = f": {content.reason}" if content.reason else ""

@@ -141,17 +141,7 @@ def _work(draft: Draft, call: Call) -> None:
     """Owe the work of a call to the outside."""
     if draft.authority.is_bounded:
         draft.head.begun[call.tool] = draft.head.begun.get(call.tool, 0) + 1
-    draft.effects.append(
-        Effect(
-            call.id,
-            "invoke",
-            call.id,
-            call.tool,
-            call.arguments,
-            local=not call.server,
-            server=call.server,
-            provider_id=call.provider_id,
-        )
-    )
+    where, as_known = call.server, call.provider_id
+    draft.effects += (Effect(call.id, "invoke", call.id, call.tool, call.arguments, not where, where, as_known),)
     if call.deadline:
         call.timer = draft.timer("deadline", draft.now + call.deadline, call.id)

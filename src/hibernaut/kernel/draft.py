@@ -78,6 +78,8 @@ NOTHING_FOUND: Final = Found()
 class Draft(msgspec.Struct, eq=False, gc=False):
     """A round being worked out. `head` is the draft's own and is changed in place.
 
+    Of most things a round has none or one: those are tuples, and what is added makes another one.
+
     `now` is the moment from which timers are counted: whoever asks the model sets it anew before folding the answer.
     """
 
@@ -98,20 +100,20 @@ class Draft(msgspec.Struct, eq=False, gc=False):
     """What there is to say of events, by message id: why one is refused, or that others are missing before it."""
     warned: set[str] = set()
     """Subscriptions of which people are told that an event was refused."""
-    deferred: list[tuple[str, int]] = []
-    dropped: list[str] = []
+    deferred: tuple[tuple[str, int], ...] = ()
+    dropped: tuple[str, ...] = ()
     edited: dict[str, InputMessage] = {}
     """What operators have changed in messages that wait: what these are now, by their ids,"""
-    edits: list[tuple[str, bytes, bytes]] = []
+    edits: tuple[tuple[str, bytes, bytes], ...] = ()
     """and for each change the id, and the digests of what it said before and of what it says now."""
     resumed_by: str = ""
     """The input that lets a stopped or parked thread go on."""
-    effects: list[Effect] = []
-    blobs: list[Blob] = []
-    outgoing: list[Outgoing] = []
-    settled: list[str] = []
-    spawned: list[NewThread] = []
-    calls: list[str] = []
+    effects: tuple[Effect, ...] = ()
+    blobs: tuple[Blob, ...] = ()
+    outgoing: tuple[Outgoing, ...] = ()
+    settled: tuple[str, ...] = ()
+    spawned: tuple[NewThread, ...] = ()
+    calls: tuple[str, ...] = ()
     events: int = 0
     queueing: bool = False
     """An input before the present one waits for an open call."""
@@ -163,14 +165,14 @@ class Draft(msgspec.Struct, eq=False, gc=False):
         head = self.head
         message_id = name or f"{purpose}:{call or head.version + 1}"
         content = Timer(purpose, due, call)
-        self.outgoing.append(Outgoing(InputMessage(message_id, head.thread_id, content, "engine"), due))
+        self.outgoing += (Outgoing(InputMessage(message_id, head.thread_id, content, "engine"), due),)
         return message_id
 
     def withdraw(self, timer: str) -> None:
         """Take a timer back, whether it is set already or was to be set by this round."""
-        kept = [out for out in self.outgoing if out.message.message_id != timer]
+        kept = tuple([out for out in self.outgoing if out.message.message_id != timer])
         if len(kept) == len(self.outgoing):
-            self.dropped.append(timer)
+            self.dropped += (timer,)
         self.outgoing = kept
 
     def take_metadata(self, metadata: str) -> None:
@@ -184,7 +186,7 @@ class Draft(msgspec.Struct, eq=False, gc=False):
     def send(self, message_id: str, content: InputContent, thread_id: str = "") -> None:
         """Put a message into the inbox of a thread; this one's by default."""
         to = thread_id or self.head.thread_id
-        self.outgoing.append(Outgoing(InputMessage(message_id, to, content, f"thread:{self.head.thread_id}")))
+        self.outgoing += (Outgoing(InputMessage(message_id, to, content, f"thread:{self.head.thread_id}")),)
 
     def report(self, message_id: str, content: Content) -> None:
         """Tell the parent something."""
@@ -196,7 +198,7 @@ class Draft(msgspec.Struct, eq=False, gc=False):
         """Store bytes beside the thread, and return the digest that they are found by."""
         blob = Blob(sha256(data), data)
         if blob not in self.blobs:
-            self.blobs.append(blob)
+            self.blobs += (blob,)
         return blob.digest
 
     # What the model owes
@@ -254,20 +256,20 @@ class Draft(msgspec.Struct, eq=False, gc=False):
             self.remember(call, state)
             return
         request = f"{call.id}:cancel"
-        self.effects.append(Effect(request, "cancel", call.id, call.tool, local=not call.server, server=call.server))
+        self.effects += (Effect(request, "cancel", call.id, call.tool, local=not call.server, server=call.server),)
         self.remember(call, state)
 
     def tell_choice(self, call: Call, question_id: str, url: str, selected: int) -> None:
         """Owe a tool server the answer to a question that it asked."""
         chosen = to_json(msgspec.to_builtins(Chosen(url, selected)))
         effect = Effect(f"answer:{question_id}", "answer", call.id, call.tool, chosen, local=False, server=call.server)
-        self.effects.append(effect)
+        self.effects += (effect,)
 
     def tell_closed(self, servers: Iterable[str]) -> None:
         """Owe tool servers the word that the thread has ended."""
         for server in dict.fromkeys(servers):
             request = f"close:{self.head.thread_id}:{server}"
-            self.effects.append(Effect(request, "close", "", "", local=False, server=server))
+            self.effects += (Effect(request, "close", "", "", local=False, server=server),)
 
     def remember(self, call: Call, state: CallState) -> None:
         """Keep a call that is over for us, for a late result."""

@@ -161,7 +161,7 @@ def _note(
 
 def _end(draft: Draft, call: Call) -> None:
     draft.drop_timer(call)
-    draft.settled.append(call.id)
+    draft.settled += (call.id,)
     if call.state == "open" and call.held is None:
         draft.answer(call, UNCONFIRMED)
         draft.release_results()

@@ -221,9 +221,8 @@ def _make(draft: Draft, child: str, salt: bytes, link: Link, items: Sequence[Ite
         authority=_authority_of_child(draft),
         trace=head.trace,
     )
-    draft.spawned.append(
-        NewThread(child, "", encode_head(made), head.config, b"", draft.now, parent=head.thread_id, root=link.root)
-    )
+    new = NewThread(child, "", encode_head(made), head.config, b"", draft.now, parent=head.thread_id, root=link.root)
+    draft.spawned += (new,)
     draft.send(f"seed:{child}", Seed(tuple(items)), child)
     draft.items.append(SpawnItem(child, link.call_id, link.event))
     draft.family += 1

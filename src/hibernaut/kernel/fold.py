@@ -21,6 +21,7 @@ from hibernaut.kernel.turn import Turn, TurnCall, TurnPart, TurnText
 from hibernaut.messages.events import Usage
 from hibernaut.messages.items import CallItem, ReasoningItem, TextItem, UserItem
 from hibernaut.messages.parts import Content
+from hibernaut.messages.stream import ReasoningBlock
 from hibernaut.messages.tools import ANSWER_TOOL
 
 GO_ON = "[The output limit cut your answer off here. Go on exactly where it stopped.]"
@@ -130,7 +131,7 @@ def spawns(turn: Turn) -> bool:
 
 
 def _is_spawn(part: TurnPart) -> bool:
-    return isinstance(part, TurnCall) and part.name == "spawn_thread"
+    return type(part) is TurnCall and part.name == "spawn_thread"
 
 
 def _store(draft: Draft, said: Sequence[TurnPart], judge: CallJudge, cut: str) -> list[Call]:
@@ -139,15 +140,15 @@ def _store(draft: Draft, said: Sequence[TurnPart], judge: CallJudge, cut: str) -
     matters: list[tuple[Call, FamilyMatter]] = []
     alone = draft.output is not None and all(part.name == ANSWER_TOOL for part in said if isinstance(part, TurnCall))
     for part in said:
-        if isinstance(part, TurnText):
+        if type(part) is TurnText:
             if part.text and not part.text.isspace():
                 draft.items.append(TextItem(part.text))
-        elif isinstance(part, TurnCall):
+        elif type(part) is TurnCall:
             call, matter = _store_call(draft, part, len(calls), judge, cut, alone=alone)
             calls.append(call)
             if matter is not None:
                 matters.append((call, matter))
-        else:
+        elif type(part) is ReasoningBlock:
             draft.items.append(ReasoningItem(part.provider, part.data, part.text))
     if calls:
         draft.head.turn = tuple([call.id for call in calls])
@@ -168,9 +169,9 @@ def _text_of(said: Sequence[TurnPart]) -> str:
 
 
 def _says_something(part: TurnPart) -> bool:
-    if isinstance(part, TurnText):
+    if type(part) is TurnText:
         return bool(part.text) and not part.text.isspace()
-    return isinstance(part, TurnCall)
+    return type(part) is TurnCall
 
 
 def fold_interrupted(draft: Draft, turn: Turn) -> None:
@@ -292,7 +293,15 @@ def _store_call(
     head.calls[name] = call
     draft.items.append(CallItem(name, tool, judged.arguments, part.provider_id, part.data, judged.display))
     verdict = judged.verdict
-    if isinstance(verdict, Refusal):
+    if type(verdict) is Run:
+        call.mode, call.passive = verdict.mode, verdict.passive
+        call.deadline = verdict.deadline or draft.options.call_deadline
+        call.annotations = judged.annotations
+        if verdict.server:
+            call.server, call.provider_id = verdict.server, part.provider_id
+        if verdict.event_schema:
+            call.event_schema = draft.keep(verdict.event_schema.encode())
+    elif isinstance(verdict, Refusal):
         draft.answer(call, verdict.reason, is_error=True)
     elif isinstance(verdict, Settled):
         draft.answer(call, verdict.content)
@@ -303,14 +312,6 @@ def _store_call(
         call.mode, call.passive, call.delay, call.due = "rest", True, verdict.delay, verdict.due
     elif not isinstance(verdict, Run):
         return call, verdict
-    else:
-        call.mode, call.passive = verdict.mode, verdict.passive
-        call.deadline = verdict.deadline or draft.options.call_deadline
-        call.annotations = judged.annotations
-        if verdict.server:
-            call.server, call.provider_id = verdict.server, part.provider_id
-        if verdict.event_schema:
-            call.event_schema = draft.keep(verdict.event_schema.encode())
     return call, None
 
 

@@ -156,11 +156,11 @@ def _take(draft: Draft, arrived: Delivered) -> bool:
         content = message.content
         if draft.head.status == "closed":
             disposition = Disposition.CLOSED
-        elif isinstance(content, Command):
+        elif type(content) is Command:
             disposition = command(draft, content, arrived)
-        elif isinstance(content, Settlement):
+        elif type(content) is Settlement:
             disposition = settle(draft, content, arrived)
-        elif isinstance(content, UserText) and is_blank(content.content):
+        elif (type(content) is UserText or type(content) is Ask) and is_blank(content.content):
             disposition = Disposition.REFUSED
         elif draft.head.status != "open":
             disposition = None
@@ -176,6 +176,8 @@ def _take(draft: Draft, arrived: Delivered) -> bool:
 
 def _apply(draft: Draft, content: InputContent, arrived: Delivered) -> Disposition | None:  # a table
     """Apply an input of an open thread, by its kind."""
+    if type(content) is ToolResult:
+        return _result(draft, content, arrived)
     if isinstance(content, UserText):
         return _user_text(draft, content, arrived.message_id)
     if isinstance(content, ToolResult):
@@ -202,7 +204,7 @@ def _apply(draft: Draft, content: InputContent, arrived: Delivered) -> Dispositi
 
 
 def _user_text(draft: Draft, content: UserText, message_id: str) -> Disposition:
-    if isinstance(content, Ask) and not outputs.has_room(draft):
+    if type(content) is Ask and not outputs.has_room(draft):
         return outputs.refuse(draft, message_id)
     for call in draft.turn_calls() if draft.head.turn else ():
         if call.held is not None:
@@ -216,12 +218,12 @@ def _user_text(draft: Draft, content: UserText, message_id: str) -> Disposition:
         else:
             draft.detach(call, STILL_RUNNING)
     draft.release_results()
-    origin = content.origin if isinstance(content, Ask) else ""
+    origin = content.origin if type(content) is Ask else ""
     draft.items.append(UserItem(content.content, content.user, origin))
     draft.head.owes = True
     draft.head.continuations = 0
     draft.forget_failures()
-    if isinstance(content, Ask):
+    if type(content) is Ask:
         outputs.ask(draft, content, message_id)
     elif draft.head.asks:
         outputs.step_aside(draft)
@@ -237,7 +239,7 @@ def _result(draft: Draft, content: ToolResult, arrived: Delivered) -> Dispositio
         return Disposition.ACCEPTED
     if content.unknown and call.state != "detached":
         if call.state != "subscribed":  # that is known to go on, so it is still worked on
-            draft.settled.append(call.id)
+            draft.settled += (call.id,)
         return Disposition.STALE
     if call.state not in _ENDED:
         return Disposition.STALE
@@ -258,7 +260,7 @@ def _answer_open(draft: Draft, call: Call, content: ToolResult) -> None:
     else:
         call.state = "answered"
     if not subscribed:
-        draft.settled.append(call.id)
+        draft.settled += (call.id,)
     draft.watch_repeats(call, content.content, is_error=content.is_error)
     draft.release_results()
 
@@ -271,10 +273,10 @@ def _show_late(draft: Draft, call: Call, content: ToolResult, *, is_word: bool) 
     if content.subscription and not content.is_error and call.state == "detached":
         confirm(draft, call)
     elif content.unknown:
-        draft.settled.append(call.id)
+        draft.settled += (call.id,)
         draft.remember(call, "expired")
     elif not is_word:
-        draft.settled.append(call.id)
+        draft.settled += (call.id,)
         forget(draft, call)
 
 
@@ -347,7 +349,7 @@ def _leave(draft: Draft, arrived: Delivered) -> None:
         until = draft.patience.get(arrived.message_id) or grace_ends(draft, arrived)
         if draft.now < arrived.due <= until:
             return
-        draft.deferred.append((arrived.message_id, until))
+        draft.deferred += ((arrived.message_id, until),)
         draft.dispositions.append((arrived.message_id, Disposition.DEFERRED))
     else:
         draft.dispositions.append((arrived.message_id, Disposition.HELD))

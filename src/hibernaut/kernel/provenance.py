@@ -14,6 +14,7 @@ import msgspec
 from hibernaut.kernel.head import Head
 from hibernaut.messages.inputs import (
     Answer,
+    Ask,
     Command,
     Drop,
     Edit,
@@ -129,9 +130,9 @@ def entry_of(message: InputMessage, tool: str, head: Head, note: str = "") -> En
 def _is_plain(message: InputMessage, tool: str) -> bool:
     """Tell, at little cost, that a message is one of the most that say nothing beyond their ids."""
     content = message.content
-    if isinstance(content, UserText):
+    if type(content) is UserText or type(content) is Ask:
         return message.sender == "api" and message.message_id.startswith("msg_")
-    is_result = isinstance(content, ToolResult) and message.message_id == f"result:{content.call_id}"
+    is_result = type(content) is ToolResult and message.message_id == f"result:{content.call_id}"
     return is_result and message.sender == f"tool:{tool}"
 
 

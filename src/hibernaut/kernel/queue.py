@@ -15,12 +15,12 @@ from hibernaut.kernel.outputs import withdraw
 from hibernaut.messages.inputs import Delivered, Drop, Edit, InputContent, InputMessage, Word, is_word
 from hibernaut.messages.parts import Content, is_blank
 
-_DECISIONS = (Drop, Edit)
+_DECISIONS = frozenset({Drop, Edit})
 
 
 def about_queue(content: InputContent | None) -> str:
     """Return the id of the message that an input is to drop or edit, "" if it is about none."""
-    return content.message_id if isinstance(content, _DECISIONS) else ""
+    return content.message_id if isinstance(content, Drop | Edit) else ""
 
 
 def change_queue(draft: Draft, inputs: Sequence[Delivered]) -> Sequence[Delivered]:
@@ -42,7 +42,7 @@ _STALE = Disposition.STALE
 
 
 def _is_decision(arrived: Delivered) -> bool:
-    return arrived.message is not None and isinstance(arrived.message.content, _DECISIONS)
+    return arrived.message is not None and type(arrived.message.content) in _DECISIONS
 
 
 def _change(draft: Draft, decision: Drop | Edit, where: dict[str, Delivered]) -> Disposition:
@@ -66,7 +66,7 @@ def _change(draft: Draft, decision: Drop | Edit, where: dict[str, Delivered]) ->
         return Disposition.REFUSED
     edited = _edited(message, message.content, decision.content)
     digests = digest_of(message.content.content), digest_of(decision.content)
-    draft.edits.append((decision.message_id, *digests))
+    draft.edits += ((decision.message_id, *digests),)
     draft.edited[decision.message_id] = edited
     where[decision.message_id] = replace(target, message=edited)
     draft.notice("edited", f"message {decision.message_id} was edited by an operator{why}")

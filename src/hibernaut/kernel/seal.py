@@ -53,12 +53,11 @@ def seal(
     if tools:
         head.tools = tools
     first, took = head.version == 1, now - started
-    inputs, calls, settled = tuple(draft.dispositions), tuple(draft.calls), tuple(draft.settled)
+    inputs = tuple(draft.dispositions)
     owes = _owes(draft) if draft.effects else ()
     config = head.config if first else b""
     authority = head.authority if first or draft.reauthorized else b""
     provenance = _provenance(draft) if draft.provenance else ()
-    edited = tuple(draft.edits)
     # In the order of their fields: by their names both would take four times as long, and every slice makes them.
     receipt = encode_receipt(
         Receipt(
@@ -67,9 +66,9 @@ def seal(
             head.history,
             inputs,
             asked.turn,
-            calls,
+            draft.calls,
             owes,
-            settled,
+            draft.settled,
             asked.usage,
             asked.model,
             asked.shown,
@@ -82,7 +81,7 @@ def seal(
             "" if build == known_build else build,
             authority,
             provenance,
-            edited,
+            draft.edits,
             asked.estimated,
         )
     )
@@ -98,15 +97,15 @@ def seal(
         receipt,
         head.status,
         consumed,
-        tuple(draft.deferred),
-        tuple(draft.dropped),
+        draft.deferred,
+        draft.dropped,
         rewritten,
-        tuple(draft.spawned),
-        tuple(draft.outgoing),
-        tuple(draft.effects),
-        settled,
+        draft.spawned,
+        draft.outgoing,
+        draft.effects,
+        draft.settled,
         continues,
-        tuple(draft.blobs),
+        draft.blobs,
         asking,
         now,
     )
@@ -124,7 +123,7 @@ def _still_waiting(draft: Draft, consumed: Collection[str]) -> tuple[InputMessag
 
 
 def _owes(draft: Draft) -> tuple[int | str, ...]:
-    names = [effect.request_id for effect in draft.effects]
+    names = tuple([effect.request_id for effect in draft.effects])
     if names == draft.calls:
         return tuple(range(len(names)))
     places = {name: place for place, name in enumerate(draft.calls)}

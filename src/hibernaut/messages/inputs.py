@@ -242,8 +242,11 @@ class Delivered(msgspec.Struct, frozen=True, gc=False):
 USER, RESULT, EVENT, UPKEEP = range(4)
 """Classes of urgency, most urgent first."""
 
-_FROM_PEOPLE = (UserText, Command, Settlement, Drop, Edit)
-_EVENTS = (Event, Report, ParentMessage)
+_URGENCIES: Final[dict[type, int]] = {
+    **dict.fromkeys((UserText, Ask, Command, Settlement, Drop, Edit), USER),
+    **dict.fromkeys((Event, Report, ParentMessage), EVENT),
+}
+"""Those that always have the same one, and another than `RESULT`."""
 
 
 def urgency(content: InputContent) -> int:
@@ -251,13 +254,9 @@ def urgency(content: InputContent) -> int:
 
     What a person did not say must never be of class `USER`: it would wake stopped threads.
     """
-    if isinstance(content, _FROM_PEOPLE):
-        return USER
-    if isinstance(content, _EVENTS):
-        return EVENT
-    if isinstance(content, Timer) and content.purpose in ("deadline", "retry", "expiry"):
-        return UPKEEP
-    return RESULT
+    if type(content) is Timer:
+        return UPKEEP if content.purpose in ("deadline", "retry", "expiry") else RESULT
+    return _URGENCIES.get(type(content), RESULT)
 
 
 _OF_THE_RUNTIME: Final = re.compile(

@@ -141,6 +141,8 @@ def _spill_text(text: str) -> tuple[Excerpt, Blob]:
 
 def _content(value: object) -> Content:
     """Return a value as content that is not clean yet."""
+    if type(value) is str:
+        return value
     if value is None:
         return DONE
     if isinstance(value, bytes | bytearray | memoryview):
