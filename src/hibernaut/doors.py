@@ -59,15 +59,18 @@ def check_name(what: str, name: object) -> None:
         raise MalformedInput(f"the {what} {name!r} has characters in it that cannot be shown")
 
 
+_CLOSED, _UNKNOWN = Outcome.CLOSED, Outcome.UNKNOWN
+
+
 def refuse(outcome: Outcome, thread_id: str) -> None:
     """Raise what a store said no with.
 
     Raises:
         ThreadClosed, UnknownThread.
     """
-    if outcome is Outcome.CLOSED:
+    if outcome is _CLOSED:
         raise ThreadClosed(thread_id)
-    if outcome is Outcome.UNKNOWN:
+    if outcome is _UNKNOWN:
         raise UnknownThread(thread_id)
 
 

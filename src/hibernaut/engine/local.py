@@ -204,7 +204,7 @@ class LocalEngine:
         return claims
 
     def _hint(self, thread_id: str, urgency: int) -> None:
-        if thread_id not in self.slices.threads:
+        if self._stages is None or thread_id not in self._stages.threads:
             self._wake.set()
         elif urgency == USER:
             self.interruptions.poke([thread_id])

@@ -54,6 +54,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_FAILED, _COMPLETE = TurnCommit.FAILED, TurnCommit.COMPLETE
+
 MAX_TRIES = 5
 """Claims of a thread that may come to nothing in a row before it is parked."""
 
@@ -96,6 +98,8 @@ class SliceRunner:
         self._store = store
         self._metrics = metrics or Metrics()
         self._traces = traces
+        self.is_traced = traces is not None
+        """Whether slices run in spans: from their beginning to their end in one task, then."""
         self._stream = self._plain_stream if traces is None else self._traced_stream
         """Reads a stream into the pieces of a live turn; returns why it was stopped, "" if it was not."""
         self._toolsets = toolsets
@@ -110,17 +114,14 @@ class SliceRunner:
         self.transcripts = Transcripts(store)
         self.streams: dict[str, LiveStream | InlineWait] = {}
         """Completions and inline tools under way, by thread."""
+        self._chosen: dict[str, _Chosen] = {}
+        """The models that were asked last, by name."""
         self._unborn: dict[str, tuple[str, int]] = {}
         """Root and number of the threads that rounds under way are about to make, by the thread that makes them."""
         self.on_stream: Callable[[str], None] = lambda thread_id: None
         """Told whenever a completion of a thread is under way, or inline tools that its slice waits for."""
         self.completions = 0
         """Turns that were completed and stored."""
-
-    @property
-    def is_traced(self) -> bool:
-        """Whether slices run in spans: from their beginning to their end in one task, then."""
-        return self._traces is not None
 
     def begin(self, claim: Claim) -> Steps[None]:
         """Return the slice that a claim stands for. Once it has failed, or is given up, `abandon` it.
@@ -310,7 +311,7 @@ class SliceRunner:
         head = draft.head
         if one.hot is not None:
             self.transcripts.advance(head, one.hot, draft.items[one.known :], size)
-        if one.asked.turn is TurnCommit.COMPLETE:
+        if one.asked.turn is _COMPLETE:
             self.completions += 1
         self._feed.end(head.thread_id)
         for outgoing in draft.outgoing:
@@ -368,7 +369,7 @@ class SliceRunner:
 
     def _note(self, asked: Asked, name: str, attempt: int, launch: Launch, shown: int) -> None:
         """Note for the receipt what is asked; unless more is heard of it, it has failed."""
-        asked.turn, asked.model = TurnCommit.FAILED, "" if name == launch.config.model else name
+        asked.turn, asked.model = _FAILED, "" if name == launch.config.model else name
         asked.shown, asked.attempt, asked.tools = shown, attempt, launch.table.digest
 
     def _complete(
@@ -430,7 +431,7 @@ class SliceRunner:
             draft.family = (yield from got(self._family, head)) + len(draft.spawned)
         fold_turn(draft, turn, launch.table)
         self._expect(draft)
-        asked.turn, asked.usage = TurnCommit.COMPLETE, turn.usage
+        asked.turn, asked.usage = _COMPLETE, turn.usage
 
     def _failed(self, draft: Draft, error: ModelError | ConfigurationError) -> None:
         draft.now = self._clock.now()
@@ -454,9 +455,13 @@ class SliceRunner:
 
     def _model(self, name: str) -> _Chosen:
         model = self._models.resolve(name)
+        chosen = self._chosen.get(name)
+        if chosen is not None and chosen.model is model and chosen.info is model.info:
+            return chosen
         if not isinstance(info := getattr(model, "info", None), ModelInfo) or not hasattr(model, "stream"):
             raise ConfigurationError(f"{model!r} is no model: it needs an `info` (a ModelInfo) and a method `stream`")
-        return _Chosen(name, model, info)
+        chosen = self._chosen[name] = _Chosen(name, model, info)
+        return chosen
 
     def _stream_for(self, model: Model, draft: Draft, request: ModelRequest, live: LiveTurn) -> Awaitable[str]:
         return self._stream(Stream(model, request, live, draft), None)

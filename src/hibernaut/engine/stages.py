@@ -56,6 +56,8 @@ class Stages:
         self._tasks = tasks
         self._on_end = on_end
         self._slices: dict[str, _Slice] = {}
+        self.threads: Collection[str] = self._slices.keys()
+        """The threads whose slices run."""
         self._ends = False
         self._streams = Workers(tasks, self._get)
         self._others = Workers(tasks, self._go_on)
@@ -68,11 +70,6 @@ class Stages:
     def __len__(self) -> int:
         """Return how many slices run."""
         return len(self._slices)
-
-    @property
-    def threads(self) -> Collection[str]:
-        """The threads whose slices run."""
-        return self._slices.keys()
 
     async def begin(self, claims: Sequence[Claim]) -> None:
         """Begin the slices of claims; return when the last has begun."""
@@ -92,8 +89,9 @@ class Stages:
     def cancel(self) -> None:
         """Give up all slices."""
         self._ends = True
-        slices, self._slices = self._slices, {}
-        for one in slices.values():
+        slices = list(self._slices.values())
+        self._slices.clear()
+        for one in slices:
             if one.task is not None:
                 one.task.cancel()
         for task in self._together:

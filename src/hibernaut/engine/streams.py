@@ -4,6 +4,8 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Sequence
 
+import msgspec
+
 from hibernaut.kernel.commit import Disposition
 from hibernaut.messages.stream import StreamPiece
 
@@ -25,22 +27,19 @@ Inputs = Sequence[tuple[str, Disposition]]
 """The inputs that a round has taken, by message id, and what became of each."""
 
 
-class LiveStream:
+class LiveStream(msgspec.Struct, eq=False):
     """A completion that is under way, for those who may have to stop it."""
 
-    __slots__ = ("_answers", "_cancelled", "_counted", "_moved", "_pieces", "_stopped", "_task", "reason")
-
-    def __init__(
-        self, pieces: Sequence[StreamPiece], now: int, answers: Inputs, task: "asyncio.Task[None] | None"
-    ) -> None:
-        self._task = task
-        self._answers = answers
-        self._pieces = pieces
-        self._counted = 0
-        self._moved = now
-        self._cancelled = 0
-        self._stopped = 0
-        self.reason = ""
+    _pieces: Sequence[StreamPiece]
+    _moved: int
+    """When a piece had come at the last look; at first when it began."""
+    _answers: Inputs
+    _task: "asyncio.Task[None] | None"
+    _counted: int = 0
+    _cancelled: int = 0
+    _stopped: int = 0
+    reason: str = ""
+    """Why it was stopped; "" if it was not."""
 
     @property
     def inputs(self) -> frozenset[str]:

@@ -51,6 +51,9 @@ PUNCTUAL = 2_000
 
 _ENDED = ("cancelled", "expired", "detached")
 
+# To look a member of an enum up in its class takes a thousand instructions, and this one is looked up all the time.
+_ACCEPTED = Disposition.ACCEPTED
+
 
 def prepare(
     head: Head,
@@ -166,7 +169,7 @@ def _take(draft: Draft, arrived: Delivered) -> bool:
             disposition = None
         else:
             disposition = _apply(draft, content, arrived)
-        if disposition is Disposition.ACCEPTED and message.metadata:
+        if message.metadata and disposition is _ACCEPTED:
             draft.take_metadata(message.metadata)
     if disposition is None:
         return False
@@ -227,7 +230,7 @@ def _user_text(draft: Draft, content: UserText, message_id: str) -> Disposition:
         outputs.ask(draft, content, message_id)
     elif draft.head.asks:
         outputs.step_aside(draft)
-    return Disposition.ACCEPTED
+    return _ACCEPTED
 
 
 def _result(draft: Draft, content: ToolResult, arrived: Delivered) -> Disposition | None:
@@ -236,7 +239,7 @@ def _result(draft: Draft, content: ToolResult, arrived: Delivered) -> Dispositio
         return Disposition.STALE
     if call.state == "open" and call.held is None and call.id in draft.head.turn:
         _answer_open(draft, call, content)
-        return Disposition.ACCEPTED
+        return _ACCEPTED
     if content.unknown and call.state != "detached":
         if call.state != "subscribed":  # that is known to go on, so it is still worked on
             draft.settled += (call.id,)

@@ -57,17 +57,14 @@ class Turn(msgspec.Struct, frozen=True, gc=False):
     """Millionths of a US dollar; None: nobody knows."""
 
 
-class TurnBuffer:
+class TurnBuffer(msgspec.Struct, eq=False, gc=False):
     """Collects the pieces of one stream."""
 
-    __slots__ = ("_calls", "_parts", "_run", "finish")
-
-    def __init__(self) -> None:
-        self._parts: list[list[str] | TurnCall | ReasoningBlock] = []
-        self._run: list[str] | None = None
-        self._calls: dict[int, TurnCall] = {}
-        self.finish: Finish | None = None
-        """The last piece, once it is there."""
+    finish: Finish | None = None
+    """The last piece, once it is there."""
+    _parts: list[list[str] | TurnCall | ReasoningBlock] = []
+    _run: list[str] | None = None
+    _calls: dict[int, TurnCall] = {}
 
     def feed(self, piece: StreamPiece) -> None:
         """Take the next piece. Pieces after the last one are ignored, and so is what belongs to no call."""

@@ -52,6 +52,8 @@ from hibernaut.stores.protocol import (
 )
 from hibernaut.stores.trees import Trees
 
+_ACCEPTED = Outcome.ACCEPTED
+
 _Made = tuple[Thread, bytes, bytes, str, str]
 """A new thread; digest and body of its configuration; its parent; what it is a fork of."""
 
@@ -456,7 +458,7 @@ class MemoryStore(MemoryBeside, MemoryMoves):
             self._news.append((thread.thread_id, letter.urgency))
         if thread.owner is None or thread.owner.silent:
             self._queues.bring_forward(thread, letter, now)
-        return Outcome.ACCEPTED
+        return _ACCEPTED
 
     def _tell(self) -> None:
         for thread_id, level in self._news:
