@@ -8,9 +8,10 @@ import logging
 import os
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import apsw
+import msgspec
 
 from hibernaut.errors import StaleClaim
 from hibernaut.kernel.commit import Blob, NewThread, SliceCommit
@@ -60,7 +61,7 @@ ENGINE_KEPT = 24 * 3_600_000
 """Milliseconds that an engine which holds nothing is remembered by name after its last sign of life."""
 
 
-class Letter(NamedTuple):
+class Letter(msgspec.Struct, frozen=True, gc=False):
     """A message made ready for an inbox."""
 
     thread_id: str
@@ -79,7 +80,7 @@ _Moment = tuple[int, int, int]
 """Due, rank and urgency of a message."""
 
 
-class Granted(NamedTuple):
+class Granted(msgspec.Struct, frozen=True, gc=False):
     """A claim whose messages are still to be decoded."""
 
     thread_id: str
@@ -90,7 +91,7 @@ class Granted(NamedTuple):
     messages: Sequence[StoredMessage]
 
 
-class Digested(NamedTuple):
+class Digested(msgspec.Struct, frozen=True, gc=False):
     """A commit, with what can be worked out before its transaction."""
 
     commit: SliceCommit
@@ -103,7 +104,7 @@ class Digested(NamedTuple):
     """Request id, the effect, and the call that it cancels."""
 
 
-class _Held(NamedTuple):
+class _Held(msgspec.Struct, frozen=True, gc=False):
     """A thread that is claimed."""
 
     number: int
@@ -114,7 +115,7 @@ class _Held(NamedTuple):
     tenant: str
 
 
-class _Receiver(NamedTuple):
+class _Receiver(msgspec.Struct, frozen=True, gc=False):
     """A thread to which a message is delivered."""
 
     number: int
