@@ -3,7 +3,7 @@
 import asyncio
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from hibernaut.errors import StaleClaim, StoreBusy, StoreError, StoreFull
 from hibernaut.kernel.commit import Blob
 from hibernaut.messages.inputs import InputMessage, UserText
 from hibernaut.stores.protocol import Outcome, Round, ViewRow
-from hibernaut.stores.sqlite import SqliteStore, opening, writer
+from hibernaut.stores.sqlite import SqliteStore, opening, transactions, writer
 from hibernaut.stores.sqlite.transaction import Transaction
 from tests.store_conformance.scenario import (
     ANNA,
@@ -169,6 +169,61 @@ def test_a_piece_that_fails_after_it_wrote_is_undone_and_the_others_are_not(tmp_
         assert names(await store.read_inbox("t")) == ["m1", "m2"]
         assert hints == [("t", 0)] * 2
         end()
+
+    play(tmp_path, scenario)
+
+
+def test_what_many_put_at_once_has_an_outcome_each(tmp_path: Path) -> None:
+    async def scenario(store: SqliteStore) -> None:
+        for name in ("t", "u"):
+            await a_thread(store, thread_id=name)
+        puts = [[user("m1")], [user("m1")], [], [user("m2", "u"), user("m3")], [user("m4", "nobody")]]
+        before = store.transactions
+        with standing_still(store):
+            asked = [asyncio.ensure_future(store.put(some, START)) for some in puts]
+            asked.append(asyncio.ensure_future(store.put([user("m5", "u")], START, tenant="another")))
+            asked.append(asyncio.ensure_future(store.put([user("m6", "u")], START)))
+            await let_all_ask()
+        assert await asyncio.gather(*asked) == [
+            [ACCEPTED],
+            [Outcome.DUPLICATE],
+            [],
+            [ACCEPTED, ACCEPTED],
+            [Outcome.UNKNOWN],
+            [Outcome.UNKNOWN],
+            [ACCEPTED],
+        ]
+        assert store.transactions - before == 2, "they are written together"
+        assert names(await store.read_inbox("t")) == ["m1", "m3"]
+        assert names(await store.read_inbox("u")) == ["m2", "m6"]
+
+    play(tmp_path, scenario)
+
+
+def test_of_what_many_put_at_once_only_what_fails_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    put_all = transactions.put_all
+
+    def fail_late(tx: Transaction, puts: Sequence[transactions.Put]) -> list[list[Outcome]]:
+        outcomes = put_all(tx, puts)
+        if any(letter.message_id == "m2" for put in puts for letter in put.letters):
+            raise ZeroDivisionError
+        return outcomes
+
+    monkeypatch.setattr(transactions, "put_all", fail_late)
+
+    async def scenario(store: SqliteStore) -> None:
+        await a_thread(store)
+        with standing_still(store):
+            asked = [asyncio.ensure_future(store.put([user(f"m{number}")], START)) for number in range(4)]
+            await let_all_ask()
+        ends = await asyncio.gather(*asked, return_exceptions=True)
+        assert [end if isinstance(end, list) else type(end) for end in ends] == [
+            [ACCEPTED],
+            [ACCEPTED],
+            ZeroDivisionError,
+            [ACCEPTED],
+        ]
+        assert names(await store.read_inbox("t")) == ["m0", "m1", "m3"]
 
     play(tmp_path, scenario)
 

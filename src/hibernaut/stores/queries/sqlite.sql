@@ -209,7 +209,8 @@ ON CONFLICT DO NOTHING;
 
 -- name: start_effect
 UPDATE outbox SET state = 1
-WHERE request_id = ?1 AND state = 0 AND engine = (SELECT id FROM engine WHERE engine_id = ?2) RETURNING request_id;
+WHERE request_id = ?1 AND state = 0 AND engine = (SELECT id FROM engine WHERE engine_id = ?2)
+RETURNING request_id, ?2;
 
 -- name: accept_effect
 UPDATE outbox SET state = 2 WHERE request_id = ?1;

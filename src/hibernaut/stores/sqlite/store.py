@@ -38,8 +38,8 @@ from hibernaut.stores.sqlite.moves import STATES
 from hibernaut.stores.sqlite.opening import Opened, open_file
 from hibernaut.stores.sqlite.reader import Reader
 from hibernaut.stores.sqlite.transaction import Transaction
-from hibernaut.stores.sqlite.transactions import STATUSES, DeadFinder, Digested, Granted, Letter, StoredMessage
-from hibernaut.stores.sqlite.writer import Writer
+from hibernaut.stores.sqlite.transactions import STATUSES, DeadFinder, Digested, Granted, Letter, Put, StoredMessage
+from hibernaut.stores.sqlite.writer import Part, Writer
 
 logger = logging.getLogger(__name__)
 
@@ -110,7 +110,7 @@ class SqliteStore:
         tenant: str | None = None,
     ) -> list[Outcome]:
         letters, blobs = [_letter(message, now, due or now) for message in messages], tuple(blobs)
-        return await self._write(lambda tx: transactions.put(tx, letters, blobs, tenant))
+        return await self._write(Part(transactions.put_all, Put(letters, blobs, tenant)))
 
     async def knows(self, thread_id: str, message_id: str) -> bool:
         known = await self._read(lambda tx: tx.first("knows", (thread_id, _digest(message_id))))
@@ -143,14 +143,14 @@ class SqliteStore:
     async def commit_all(self, rounds: Sequence[Round]) -> list[Exception | None]:
         ready = [(one.claim, _digested(one.commit), one.keep) for one in rounds]
         try:
-            return await self._write(lambda tx: transactions.commit_all(tx, ready))
+            return await self._write(Part(transactions.commit_several, ready))
         except StoreBusy as busy:  # all have waited as long as one may
             return [busy] * len(ready)
         except Exception as error:  # noqa: BLE001  # it is handed to whose rounds these were
             if len(ready) == 1:
                 return [error]
         # One of them fails the others: each by itself, and none after the other.
-        alone = [self._write(partial(transactions.commit_all, rounds=[one])) for one in ready]
+        alone = [self._write(Part(transactions.commit_several, [one])) for one in ready]
         ends = await asyncio.gather(*alone, return_exceptions=True)
         return [end[0] if isinstance(end, list) else _as_refusal(end) for end in ends]
 
@@ -167,8 +167,7 @@ class SqliteStore:
         return await self._read(lambda tx: reads.living_engines(tx, now, self._find_dead))
 
     async def start_effects(self, owner: Owner, request_ids: Sequence[str]) -> list[str]:
-        ids = tuple(request_ids)
-        return await self._write(lambda tx: transactions.start_effects(tx, owner, ids))
+        return await self._write(Part(transactions.start_effects, (owner, tuple(request_ids))))
 
     async def accept_effects(self, request_ids: Sequence[str]) -> None:
         ids = tuple(request_ids)
@@ -341,7 +340,7 @@ class SqliteStore:
 
     async def _write(
         self,
-        work: Callable[[Transaction], T],
+        work: Callable[[Transaction], T] | Part[Any, T],
         *,
         writes: bool = True,
         abandoned: Callable[[T], None] | None = None,

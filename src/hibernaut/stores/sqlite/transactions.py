@@ -8,6 +8,8 @@ import logging
 import os
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain, groupby, islice
+from operator import attrgetter
 from typing import Any
 
 import apsw
@@ -78,6 +80,14 @@ StoredMessage = tuple[str, int, bytes, int]
 
 _Moment = tuple[int, int, int]
 """Due, rank and urgency of a message."""
+
+
+class Put(msgspec.Struct, frozen=True, gc=False):
+    """Messages that one sender has put, and what is to be stored beside them."""
+
+    letters: Sequence[Letter]
+    blobs: Sequence[Blob]
+    tenant: str | None
 
 
 class Granted(msgspec.Struct, frozen=True, gc=False):
@@ -156,14 +166,18 @@ def create(
     """Make threads, then put."""
     for thread in threads:
         _add(tx, thread)
-    return put(tx, letters, blobs, tenant)
+    return put_all(tx, (Put(letters, blobs, tenant),))[0]
 
 
-def put(tx: Transaction, letters: Sequence[Letter], blobs: Sequence[Blob], tenant: str | None) -> list[Outcome]:
+def put_all(tx: Transaction, puts: Sequence[Put]) -> list[list[Outcome]]:
     """Keep blobs, then deliver."""
-    for blob in blobs:
-        tx.run("add_blob", (blob.digest, blob.data))
-    return _deliver_all(tx, letters, tenant)
+    tx.many("add_blob", [(blob.digest, blob.data) for put in puts for blob in put.blobs])
+    outcomes: list[list[Outcome]] = []
+    for tenant, same in groupby(puts, attrgetter("tenant")):
+        letters = [put.letters for put in same]
+        delivered = iter(_deliver_all(tx, list(chain.from_iterable(letters)), tenant))
+        outcomes += [list(islice(delivered, len(some))) for some in letters]
+    return outcomes
 
 
 def _add(tx: Transaction, new: NewThread, tenant: str | None = None) -> None:
@@ -369,6 +383,14 @@ def _is_over(claim: Claim) -> str:
 # What ends a claim
 
 
+def commit_several(
+    tx: Transaction, several: Sequence[Sequence[tuple[Claim, Digested, bool]]]
+) -> list[list[Exception | None]]:
+    """Apply what several have handed in, each of them some rounds."""
+    ends = iter(commit_all(tx, list(chain.from_iterable(several))))
+    return [list(islice(ends, len(rounds))) for rounds in several]
+
+
 def commit_all(tx: Transaction, rounds: Sequence[tuple[Claim, Digested, bool]]) -> list[Exception | None]:
     """Apply rounds, but for those whose claims are over.
 
@@ -537,9 +559,16 @@ def _engine(tx: Transaction, owner: Owner, now: int) -> tuple[int, int]:
 # Effects
 
 
-def start_effects(tx: Transaction, owner: Owner, request_ids: Iterable[str]) -> list[str]:
+def start_effects(tx: Transaction, several: Sequence[tuple[Owner, Sequence[str]]]) -> list[list[str]]:
     """Mark effects as begun."""
-    return [name for (name,) in tx.many("start_effect", [(one, owner.engine_id) for one in request_ids])]
+    wanted = [(name, owner.engine_id) for owner, names in several for name in names]
+    started = set(tx.many("start_effect", wanted))
+    begun: list[list[str]] = []
+    for owner, names in several:
+        mine = [name for name in dict.fromkeys(names) if (name, owner.engine_id) in started]
+        started.difference_update([(name, owner.engine_id) for name in mine])  # whoever comes later has not begun it
+        begun.append(mine)
+    return begun
 
 
 def accept_effects(tx: Transaction, request_ids: Iterable[str]) -> None:

@@ -1,6 +1,7 @@
 """The one thread of a store that writes, and its group commit.
 
 Whatever is waiting when the thread is free is written in one transaction: it costs one sync of the disk for all of it.
+What is alike (messages of many senders, say) is done at once.
 Nobody hears of success before the transaction is durable. A piece of work that fails before it wrote fails alone; if
 one fails later, or the transaction does, everything is rolled back and each is tried again by itself. A crash at any
 point leaves the transactions before it whole, and nothing of the one under way.
@@ -12,9 +13,10 @@ import os
 import random
 import time
 from collections.abc import Callable, Sequence
+from itertools import groupby
 from queue import Empty, SimpleQueue
 from threading import Thread
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import apsw
 
@@ -55,9 +57,20 @@ LONG_PAUSES = (0.002, 0.01)
 
 MANY_TRIES = 200
 
+A = TypeVar("A")
 T = TypeVar("T")
 
 Hint = Callable[[str, int], None]
+
+
+class Part(Generic[A, T]):
+    """Work that can be done at once with its like: `do` gets what all of them are about, and returns a result each."""
+
+    __slots__ = ("about", "do")
+
+    def __init__(self, do: Callable[[Transaction, Sequence[A]], Sequence[T]], about: A) -> None:
+        self.do = do
+        self.about = about
 
 
 class _Job:
@@ -65,7 +78,7 @@ class _Job:
 
     def __init__(
         self,
-        work: Callable[[Transaction], Any],
+        work: Callable[[Transaction], Any] | Part[Any, Any],
         future: "asyncio.Future[Any]",
         abandoned: Callable[[Any], None] | None,
         *,
@@ -111,7 +124,7 @@ class Writer:
 
     def submit(
         self,
-        work: Callable[[Transaction], T],
+        work: Callable[[Transaction], T] | Part[Any, T],
         *,
         writes: bool = True,
         abandoned: Callable[[T], None] | None = None,
@@ -198,8 +211,8 @@ class Writer:
         self._transaction.hints.clear()
         try:
             self._begin(jobs)
-            for job in jobs:
-                self._attempt(job)
+            for _, alike in groupby(jobs, _kind):
+                self._attempt(list(alike))
             self._check_place()
             self._execute("COMMIT")
         except Exception as error:
@@ -219,20 +232,24 @@ class Writer:
         if _identity(self._path) != self._file:
             raise StoreError(f"{self._path} was removed or replaced while it was open; put it back, or open it anew")
 
-    def _attempt(self, job: _Job) -> None:
-        """Run one piece of work; if it fails before it wrote, that is its own affair."""
+    def _attempt(self, jobs: Sequence[_Job]) -> None:
+        """Do one piece of work, or several that are alike; if one fails before it wrote, that is its own affair."""
         connection, hints = self._connection, self._transaction.hints
         written, hinted = connection.total_changes(), len(hints)
-        job.result = job.error = None
+        for job in jobs:
+            job.result = job.error = None
         try:
-            job.result = job.work(self._transaction)
+            results = _do(jobs, self._transaction)
         except Exception as error:
-            if connection.total_changes() != written or not connection.in_transaction:
+            if len(jobs) > 1 or connection.total_changes() != written or not connection.in_transaction:
                 raise
-            job.error = translate(error, self._path, connection.system_errno)
-            if isinstance(job.error, StoreFull):
+            jobs[0].error = translate(error, self._path, connection.system_errno)
+            if isinstance(jobs[0].error, StoreFull):
                 raise
             del hints[hinted:]
+        else:
+            for job, result in zip(jobs, results, strict=True):
+                job.result = result
 
     def _roll_back(self) -> None:
         if self._connection.in_transaction:
@@ -292,6 +309,17 @@ class Writer:
             logger.debug("the log of the store %s could not be brought in now: %s", self._path, error)
         self._behind, self._rests = done < pages, False
         self._checkpoint_at = self._pages + CHECKPOINT_PAGES
+
+
+def _kind(job: _Job) -> object:
+    return job.work.do if isinstance(job.work, Part) else job
+
+
+def _do(jobs: Sequence[_Job], transaction: Transaction) -> Sequence[Any]:
+    work = jobs[0].work
+    if not isinstance(work, Part):
+        return [work(transaction)]
+    return work.do(transaction, [job.work.about for job in jobs if isinstance(job.work, Part)])
 
 
 def _identity(path: str) -> tuple[int, int]:
