@@ -114,8 +114,8 @@ class SliceRunner:
         self.transcripts = Transcripts(store)
         self.streams: dict[str, LiveStream | InlineWait] = {}
         """Completions and inline tools under way, by thread."""
-        self._chosen: dict[str, _Chosen] = {}
-        """The models that were asked last, by name."""
+        self._chosen: _Chosen | None = None
+        """The model that was asked last; most threads have the same."""
         self._unborn: dict[str, tuple[str, int]] = {}
         """Root and number of the threads that rounds under way are about to make, by the thread that makes them."""
         self.on_stream: Callable[[str], None] = lambda thread_id: None
@@ -455,13 +455,13 @@ class SliceRunner:
 
     def _model(self, name: str) -> _Chosen:
         model = self._models.resolve(name)
-        chosen = self._chosen.get(name)
-        if chosen is not None and chosen.model is model and chosen.info is model.info:
-            return chosen
-        if not isinstance(info := getattr(model, "info", None), ModelInfo) or not hasattr(model, "stream"):
+        info, last = getattr(model, "info", None), self._chosen
+        if last is not None and last.model is model and last.info is info and last.name == name:
+            return last
+        if not isinstance(info, ModelInfo) or not hasattr(model, "stream"):
             raise ConfigurationError(f"{model!r} is no model: it needs an `info` (a ModelInfo) and a method `stream`")
-        chosen = self._chosen[name] = _Chosen(name, model, info)
-        return chosen
+        self._chosen = _Chosen(name, model, info)
+        return self._chosen
 
     def _stream_for(self, model: Model, draft: Draft, request: ModelRequest, live: LiveTurn) -> Awaitable[str]:
         return self._stream(Stream(model, request, live, draft), None)

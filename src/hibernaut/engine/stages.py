@@ -121,7 +121,7 @@ class Stages:
                 one.need = one.steps.throw(error)
             else:
                 found, one.found = one.found, None
-                # That the slice is over is not raised where there is nothing to send: it takes a microsecond.
+                # Told by `next` that a slice is over; that `send` raises it instead takes a microsecond.
                 one.need = next(one.steps, None) if found is None else one.steps.send(found)
         except StopIteration:
             one.need = None

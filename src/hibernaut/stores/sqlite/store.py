@@ -400,15 +400,11 @@ def _digested(commit: SliceCommit) -> Digested:
     return Digested(
         commit,
         [(name, _digest(name)) for name in commit.consumed],
-        [(name, _digest(name)) for name in commit.dropped] if commit.dropped else (),
-        [(name, _digest(name), moment) for name, moment in commit.deferred] if commit.deferred else (),
-        [(one.message_id, _digest(one.message_id), encode_input(one)) for one in commit.rewritten]
-        if commit.rewritten
-        else (),
-        [_letter(out.message, at, out.due or at) for out in commit.outgoing] if commit.outgoing else (),
-        [(one.request_id, pack(one), one.call_id if one.kind == "cancel" else None) for one in commit.effects]
-        if commit.effects
-        else (),
+        [(name, _digest(name)) for name in commit.dropped],
+        [(name, _digest(name), moment) for name, moment in commit.deferred],
+        [(one.message_id, _digest(one.message_id), encode_input(one)) for one in commit.rewritten],
+        [_letter(out.message, at, out.due or at) for out in commit.outgoing],
+        [(one.request_id, pack(one), one.call_id if one.kind == "cancel" else None) for one in commit.effects],
     )
 
 
