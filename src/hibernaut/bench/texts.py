@@ -21,7 +21,9 @@ _SENTENCES = (
     "With that in place the planner no longer asks for it twice",
     "I will leave the other crates alone until this one is green",
 )
-_PIECES = tuple([(f"{sentence} (", f"{place:x}, as before). ") for place, sentence in enumerate(_SENTENCES)])
+_PIECES = tuple([f". {sentence}, just as before: {place:x}" for place, sentence in enumerate(_SENTENCES)])
+"""What a completion says, chunk by chunk; each ends with the number of this one."""
+_LENGTH = sum(map(len, _PIECES))
 _OUTPUT = (
     "running 148 tests; test planner::moves_borders ... ok; test parser::keeps_spans ... ok; "
     "test cache::is_cold_at_start ... FAILED; failures: cache::is_cold_at_start panicked at "
@@ -67,6 +69,5 @@ class Texts:
         """Return the texts of one completion."""
         del agent
         unique = self._unique()
-        texts = [f"{before}{unique}{after}" for before, after in _PIECES]
-        self.text_bytes += sum(map(len, texts))
-        return texts
+        self.text_bytes += _LENGTH + len(_PIECES) * len(unique)
+        return [piece + unique for piece in _PIECES]

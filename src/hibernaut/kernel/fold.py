@@ -101,7 +101,7 @@ def fold_turn(draft: Draft, turn: Turn, judge: CallJudge) -> None:
     head.owes = head.overflowed = False
     draft.forget_failures()
     count(draft, Spent(turn.usage, turn.cost))
-    said = turn.parts if any(map(_says_something, turn.parts)) else ()
+    said = turn.parts if _say_something(turn.parts) else ()
     calls = _store(draft, said, judge, CUT_CALL if turn.reason == "length" else HALF_CALL)
     head.measured = turn.usage.input + turn.usage.output
     head.measured_items = head.items + draft.turn_end if head.measured else 0
@@ -127,11 +127,10 @@ def fold_turn(draft: Draft, turn: Turn, judge: CallJudge) -> None:
 
 def spawns(turn: Turn) -> bool:
     """Tell whether the model wants a child."""
-    return any(map(_is_spawn, turn.parts))
-
-
-def _is_spawn(part: TurnPart) -> bool:
-    return type(part) is TurnCall and part.name == "spawn_thread"
+    for part in turn.parts:  # noqa: SIM110  # it is asked for every turn, and a generator takes four times as long
+        if type(part) is TurnCall and part.name == "spawn_thread":
+            return True
+    return False
 
 
 def _store(draft: Draft, said: Sequence[TurnPart], judge: CallJudge, cut: str) -> list[Call]:
@@ -168,10 +167,11 @@ def _text_of(said: Sequence[TurnPart]) -> str:
     return "".join([part.text for part in said if isinstance(part, TurnText)])
 
 
-def _says_something(part: TurnPart) -> bool:
-    if type(part) is TurnText:
-        return bool(part.text) and not part.text.isspace()
-    return type(part) is TurnCall
+def _say_something(parts: Sequence[TurnPart]) -> bool:
+    for part in parts:
+        if type(part) is TurnCall or (type(part) is TurnText and part.text and not part.text.isspace()):
+            return True
+    return False
 
 
 def fold_interrupted(draft: Draft, turn: Turn) -> None:

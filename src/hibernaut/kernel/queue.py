@@ -25,7 +25,10 @@ def about_queue(content: InputContent | None) -> str:
 
 def change_queue(draft: Draft, inputs: Sequence[Delivered]) -> Sequence[Delivered]:
     """Drop and edit what operators want dropped and edited; return the inputs that are left, as they are then."""
-    if not any(map(_is_decision, inputs)):
+    for one in inputs:
+        if _is_decision(one):
+            break
+    else:
         return inputs
     decisions = list(filter(_is_decision, inputs))
     decided = {one.message_id for one in decisions}

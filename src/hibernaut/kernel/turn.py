@@ -1,9 +1,7 @@
 """From the pieces of a stream to a turn. Nothing of it is history until the turn is complete."""
 
 from collections.abc import Iterable
-from itertools import groupby
-from operator import attrgetter
-from typing import Final, Literal
+from typing import Literal
 
 import msgspec
 
@@ -19,8 +17,6 @@ from hibernaut.messages.stream import (
     TextDelta,
 )
 from hibernaut.messages.text import clean
-
-_text_of: Final = attrgetter("text")
 
 
 class TurnText(msgspec.Struct, frozen=True, gc=False):
@@ -90,14 +86,21 @@ class TurnBuffer(msgspec.Struct, eq=False, gc=False):
 
     def feed_all(self, pieces: Iterable[StreamPiece]) -> None:
         """Take the next pieces. Most of them are texts, which are taken together."""
-        for kind, alike in groupby(pieces, type):
-            if kind is TextDelta and self.finish is None:
-                self._say(list(map(_text_of, alike)))
-            else:
-                for piece in alike:
-                    self.feed(piece)
+        texts: list[str] = []
+        for piece in pieces:
+            if type(piece) is TextDelta:
+                texts.append(piece.text)
+                continue
+            if texts:
+                self._say(texts)
+                texts = []
+            self.feed(piece)
+        if texts:
+            self._say(texts)
 
     def _say(self, texts: list[str]) -> None:
+        if self.finish is not None:
+            return
         if self._run is not None:
             self._run += texts
         elif any(texts):

@@ -270,7 +270,7 @@ _OF_THE_RUNTIME: Final = re.compile(
 
 def is_of_the_runtime(message_id: str) -> bool:
     """Tell whether a message id is of a form in which the runtime names messages of its own."""
-    return _OF_THE_RUNTIME.fullmatch(message_id) is not None
+    return ":" in message_id and _OF_THE_RUNTIME.fullmatch(message_id) is not None
 
 
 def event_message(thread_id: str, event: Event, sender: str, metadata: str = "") -> InputMessage:
