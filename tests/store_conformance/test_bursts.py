@@ -185,3 +185,24 @@ def test_only_what_waits_counts_for_the_bound(open_store: StoreFactory) -> None:
         assert await store.put([event("more")], START) == [Outcome.ACCEPTED]
 
     run(open_store, scenario)
+
+
+def test_events_that_are_put_together_are_taken_up_to_the_bound_and_no_further(open_store: StoreFactory) -> None:
+    async def scenario(store: Store) -> None:
+        await a_thread(store)
+        await a_thread(store, thread_id="u")
+        ids = await burst(store, MOST_WAITING - 2)
+        together = [event("new"), event(ids[0]), user("text"), event("u1", "u"), event("one more"), event("new")]
+        assert await store.put(together, START) == [
+            Outcome.ACCEPTED,
+            Outcome.DUPLICATE,
+            Outcome.ACCEPTED,
+            Outcome.ACCEPTED,
+            Outcome.FULL,
+            Outcome.DUPLICATE,
+        ]
+        assert names(await store.read_inbox("t"))[-2:] == ["new", "text"]
+        assert len(await store.read_inbox("t")) == MOST_WAITING
+        assert names(await store.read_inbox("u")) == ["u1"]
+
+    run(open_store, scenario)

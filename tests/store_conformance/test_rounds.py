@@ -555,3 +555,18 @@ def test_a_round_that_is_refused_takes_none_of_those_beside_it_along(open_store:
         assert await store.commit_all([Round(b, after(b)), Round(c, after(c))]) == [None, None], "they are still held"
 
     run(open_store, scenario)
+
+
+def test_rounds_that_touch_each_other_s_threads_are_committed_in_their_order(open_store: StoreFactory) -> None:
+    async def scenario(store: Store) -> None:
+        first, second, _ = await three_claims(store)
+        one, two = first.thread_id, second.thread_id
+        bye = after(first, status="closed", outgoing=sent_to(event("to the second", two), event("to a child", "child")))
+        child = replace(new_thread("child"), parent=two)
+        too_late = after(second, status="closed", outgoing=sent_to(event("to the first", one)), spawned=(child,))
+        assert await store.commit_all([Round(first, bye), Round(second, too_late)]) == [None, None]
+        assert "to the first" not in names(await store.read_inbox(one)), "it had closed"
+        assert "to the second" in names(await store.read_inbox(two))
+        assert await store.read_inbox("child") == ()
+
+    run(open_store, scenario)

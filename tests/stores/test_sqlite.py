@@ -423,7 +423,7 @@ def test_c65_the_log_stays_short_and_is_cut_when_a_reader_lets_go(
 def test_a_log_that_has_grown_is_brought_in_when_nothing_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writer, "RESTING_PAGES", 50)
+    monkeypatch.setattr(writer, "RESTING_ROWS", 50)
 
     async def scenario(store: SqliteStore) -> None:
         await a_thread(store)
@@ -434,6 +434,26 @@ def test_a_log_that_has_grown_is_brought_in_when_nothing_goes_on(
         assert not await store.rest()
         assert not log_size(store)
         assert len(await store.read_inbox("t")) == 50
+        transactions, other = store.transactions, await SqliteStore.open(store.path)
+        for number in range(50):
+            await other.put([user(f"other{number}")], START)
+        assert not await store.rest()
+        assert store.transactions == transactions
+        assert log_size(store), "it is the other one's to bring in"
+        await other.close()
+
+    play(tmp_path, scenario)
+
+
+def test_a_store_that_is_closed_rests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer, "RESTING_ROWS", 1)
+
+    async def scenario(store: SqliteStore) -> None:
+        await a_thread(store, user("m1"))
+        async with asyncio.timeout(10):
+            resting = asyncio.ensure_future(store.rest())
+            await asyncio.gather(store.close(), resting)
+            assert not await store.rest()
 
     play(tmp_path, scenario)
 

@@ -538,7 +538,7 @@ class Store(Protocol):
     async def rest(self) -> bool:
         """Put away a part of what is hot: an engine says so, again and again, while nothing goes on.
 
-        It takes some milliseconds at most. Tells whether anything is left to do.
+        The event loop is held up for some milliseconds at most. Tells whether anything is left to do.
         """
         ...
 

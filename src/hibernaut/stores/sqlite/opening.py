@@ -27,7 +27,7 @@ APPLICATION_ID = 0x48424E54
 OLDEST_SQLITE = 3_051_003
 """Older ones can corrupt a file that has two writers (the WAL-reset bug)."""
 
-LOG_KEPT = 40 * 1024 * 1024
+LOG_KEPT = 20 * 1024 * 1024
 """Bytes to which the write-ahead log is cut when it begins anew: a little more than it has when that is due."""
 
 WRITER_CACHE = 16 * 1024

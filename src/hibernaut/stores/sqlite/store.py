@@ -326,7 +326,8 @@ class SqliteStore:
         return seen != self._seen
 
     async def rest(self) -> bool:
-        await self._writer.rest()
+        if self._closing is None:
+            await self._writer.rest()
         return False
 
     async def close(self) -> None:

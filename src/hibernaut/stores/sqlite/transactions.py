@@ -7,7 +7,7 @@ here waits, reads a clock, or knows of threads and tasks. What each does is said
 import logging
 import os
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import chain, groupby, islice
 from operator import attrgetter
 from typing import Any
@@ -125,8 +125,8 @@ class _Held(msgspec.Struct, frozen=True, gc=False):
     tenant: str
 
 
-class _Receiver(msgspec.Struct, frozen=True, gc=False):
-    """A thread to which a message is delivered."""
+class _Receiver(msgspec.Struct, gc=False, eq=False):
+    """A thread to which messages are delivered, as it is after those that were delivered before."""
 
     number: int
     thread_id: str
@@ -137,17 +137,29 @@ class _Receiver(msgspec.Struct, frozen=True, gc=False):
     last: int | None
     """The last place of its inbox; None if that is empty."""
 
-    def with_message(self, due: int, its_rank: int) -> tuple[int, int, int] | None:
-        """Return lane, rank and wake with one more message, or None if they stay as they are."""
-        if self.lane == HELD_BACK:  # its rank is the moment at which it comes back
-            back = self.rank or 0
-            return HELD_BACK, back, max(back, due if self.wake is None else min(due, self.wake))
-        if self.wake is None or self.rank is None:
-            return self.lane or QUEUE, its_rank, due
-        if due < self.wake or its_rank < self.rank:
-            return self.lane or QUEUE, min(its_rank, self.rank), min(due, self.wake)
-        return None
+    @property
+    def next_place(self) -> int:
+        """The place of one more message."""
+        return 1 + (self.last or self.number << 32)
 
+    def is_near_the_bound(self) -> bool:
+        """Tell whether so many may wait already that no event is to be added."""
+        return self.next_place > (self.number << 32) + MOST_WAITING
+
+    def heed(self, due: int, its_rank: int) -> bool:
+        """Find its place in the queue anew, with one more message; tell whether that is another one."""
+        before = self.lane, self.rank, self.wake
+        if self.lane == HELD_BACK:  # its rank is the moment at which it comes back
+            self.wake = max(self.rank or 0, due if self.wake is None else min(due, self.wake))
+        elif self.wake is None or self.rank is None:
+            self.lane, self.rank, self.wake = self.lane or QUEUE, its_rank, due
+        else:
+            self.rank, self.wake = min(its_rank, self.rank), min(due, self.wake)
+        return (self.lane, self.rank, self.wake) != before
+
+
+_Placed = tuple[Letter, _Receiver, int]
+"""A message, whom it is for, and its place, should it be new."""
 
 _Going = tuple[_Held, Digested, bool]
 """A round that is applied: its thread, what it is, and whether its claim goes on."""
@@ -202,66 +214,64 @@ def find_origin(tx: Transaction, fork_of: str, tenant: str) -> int | None:
 def _deliver_all(
     tx: Transaction, letters: Sequence[Letter], tenant: str | None, *, sent: bool = False
 ) -> list[Outcome]:
+    names = tuple({letter.thread_id.encode() for letter in letters})
+    rows = tx.rows("find_threads", (apsw.carray(names), tenant)) if names else []
+    threads = {row[1]: _Receiver(*row) for row in rows}
     outcomes: list[Outcome] = []
-    while len(outcomes) < len(letters):
-        some: dict[str, Letter] = {}
-        for letter in letters[len(outcomes) :]:
-            if letter.thread_id in some:
-                break
-            some[letter.thread_id] = letter
-        outcomes += _deliver(tx, some, tenant, sent=sent)
+    waiting: list[_Placed | Outcome] = []
+    for letter in letters:
+        thread = threads.get(letter.thread_id)
+        if thread is None:
+            waiting.append(Outcome.UNKNOWN)
+            continue
+        if thread.status == CLOSED:
+            waiting.append(_refused(tx, letter, thread, Outcome.CLOSED))
+            continue
+        if letter.urgency == EVENT and not sent and thread.is_near_the_bound():
+            outcomes += _deliver(tx, waiting)  # how many wait is counted in the store
+            waiting = []
+            if _is_full(tx, thread.number, thread.next_place):
+                waiting.append(_refused(tx, letter, thread, Outcome.FULL))
+                continue
+        thread.last = thread.next_place
+        waiting.append((letter, thread, thread.last))
+    outcomes += _deliver(tx, waiting)
     if duplicates := outcomes.count(Outcome.DUPLICATE):
         tx.run("add_count", (DUPLICATES, duplicates))
     return outcomes
 
 
-def _deliver(tx: Transaction, letters: Mapping[str, Letter], tenant: str | None, *, sent: bool) -> list[Outcome]:
-    """Deliver messages to threads, one to each."""
-    names = apsw.carray(tuple([name.encode() for name in letters]))
-    threads = {row[1]: _Receiver(*row) for row in tx.rows("find_threads", (names, tenant))}
-    outcomes: dict[str, Outcome] = {}
-    places: dict[str, int] = {}
-    for name, letter in letters.items():
-        place = _place_for(tx, letter, threads.get(name), sent=sent)
-        if isinstance(place, Outcome):
-            outcomes[name] = place
-        else:
-            places[name] = place
-    learning = [(threads[name].number, letters[name].digest, place) for name, place in places.items()]
+def _refused(tx: Transaction, letter: Letter, thread: _Receiver, why: Outcome) -> Outcome:
+    return Outcome.DUPLICATE if tx.first("is_known", (thread.number, letter.digest)) else why
+
+
+def _deliver(tx: Transaction, waiting: Sequence[_Placed | Outcome]) -> list[Outcome]:
+    """Deliver messages, but for those that have an outcome already."""
+    learning = [(one[1].number, one[0].digest, one[2]) for one in waiting if not isinstance(one, Outcome)]
     learned = {place for (place,) in tx.many("learn_message", learning)}
-    messages, lanes = [], []
-    for name, place in places.items():
-        if place not in learned:
-            outcomes[name] = Outcome.DUPLICATE
+    outcomes: list[Outcome] = []
+    messages = []
+    moved: dict[int, _Receiver] = {}
+    for one in waiting:
+        if isinstance(one, Outcome):
+            outcomes.append(one)
             continue
-        thread, letter = threads[name], letters[name]
+        letter, thread, place = one
+        if place not in learned:
+            outcomes.append(Outcome.DUPLICATE)
+            continue
         rank = letter.due + URGENCY_PENALTY[letter.urgency]
         messages.append((place, letter.due, rank, letter.urgency, letter.accepted, letter.message_id, letter.body))
         if thread.lane == FROZEN or (thread.status not in WAKEFUL and letter.urgency):
-            outcomes[name] = Outcome.HELD
+            outcomes.append(Outcome.HELD)
             continue
-        outcomes[name] = Outcome.ACCEPTED
-        tx.hints.append((name, letter.urgency))
-        if lane := thread.with_message(letter.due, rank):
-            lanes.append((thread.number, *lane))
+        outcomes.append(Outcome.ACCEPTED)
+        tx.hints.append((thread.thread_id, letter.urgency))
+        if thread.heed(letter.due, rank):
+            moved[thread.number] = thread
     tx.many("add_message", messages)
-    tx.many("set_lane", lanes)
-    return [outcomes[name] for name in letters]
-
-
-def _place_for(tx: Transaction, letter: Letter, thread: "_Receiver | None", *, sent: bool) -> int | Outcome:
-    """Return the place of a message that is delivered, or why it gets none."""
-    if thread is None:
-        return Outcome.UNKNOWN
-    first = thread.number << 32
-    place = 1 + (thread.last or first)
-    if thread.status == CLOSED:
-        refused = Outcome.CLOSED
-    elif letter.urgency == EVENT and not sent and place > first + MOST_WAITING and _is_full(tx, thread.number, place):
-        refused = Outcome.FULL
-    else:
-        return place
-    return Outcome.DUPLICATE if tx.first("is_known", (thread.number, letter.digest)) else refused
+    tx.many("set_lane", [(thread.number, thread.lane, thread.rank, thread.wake) for thread in moved.values()])
+    return outcomes
 
 
 def _is_full(tx: Transaction, thread: int, place: int) -> bool:
@@ -392,14 +402,28 @@ def commit_several(
 
 
 def commit_all(tx: Transaction, rounds: Sequence[tuple[Claim, Digested, bool]]) -> list[Exception | None]:
-    """Apply rounds, but for those whose claims are over.
+    """Apply rounds in their order, but for those whose claims are over.
 
-    It is done step by step for all of them: a step takes half as long after the same step of another round as it does
-    after another step.
+    It is done step by step for all of them, up to the next that touches another thread: a step takes half as long after
+    the same step of another round as it does after another step.
     """
+    refused: list[Exception | None] = []
+    some: dict[str, tuple[Claim, Digested, bool]] = {}
+    for one in rounds:
+        claim, digested, _ = one
+        if claim.thread_id in some:
+            refused += _commit(tx, some.values())
+            some = {}
+        some[claim.thread_id] = one
+        if digested.commit.spawned or any(letter.thread_id != claim.thread_id for letter in digested.letters):
+            refused += _commit(tx, some.values())
+            some = {}
+    return refused + _commit(tx, some.values())
+
+
+def _commit(tx: Transaction, rounds: Collection[tuple[Claim, Digested, bool]]) -> list[Exception | None]:
+    """Apply rounds of different threads."""
     names = tuple([claim.thread_id.encode() for claim, _, _ in rounds])
-    if len(set(names)) < len(names):
-        return [refused for one in rounds for refused in commit_all(tx, (one,))]
     held = {row[1]: _Held(*row) for row in tx.rows("held", (apsw.carray(names),))} if names else {}
     refused: list[Exception | None] = []
     going: list[_Going] = []

@@ -29,15 +29,16 @@ logger = logging.getLogger(__name__)
 GROUP = 512
 """Pieces of work in one transaction, at most: it bounds how long others wait for the lock."""
 
-CHECKPOINT_PAGES = 8_000
-"""Pages in the write-ahead log from which on they are brought into the main file (32 MB). The same pages are written
-again and again; the longer the log, the fewer of those are brought in, and the less often two files are synced."""
+CHECKPOINT_PAGES = 4_000
+"""Pages in the write-ahead log from which on they are brought into the main file (16 MB). The same pages are written
+again and again; the longer the log, the fewer of those are brought in, but the longer others wait meanwhile."""
 
 CROWDED_PAGES = 2 * CHECKPOINT_PAGES
 """Pages from which on other processes are kept out meanwhile; while they write, the log never begins anew otherwise."""
 
-RESTING_PAGES = 500
-"""Pages from which on they are brought in when nothing goes on (2 MB)."""
+RESTING_ROWS = 500
+"""Rows that were changed from here since the log was cut last, from which on it is when nothing goes on here. What
+others have written is theirs to bring in."""
 
 CROWDED_WAIT = 0.05
 """Seconds that such a checkpoint waits for others, at most."""
@@ -71,6 +72,10 @@ class Part(Generic[A, T]):
     def __init__(self, do: Callable[[Transaction, Sequence[A]], Sequence[T]], about: A) -> None:
         self.do = do
         self.about = about
+
+
+def _bring_in(_: Transaction) -> None:
+    """Stand for bringing the log into the main file, which is done in no transaction."""
 
 
 class _Job:
@@ -116,7 +121,8 @@ class Writer:
         self._pages = 0
         self._checkpoint_at = CHECKPOINT_PAGES
         self._behind = False
-        self._rests = False
+        self._changed = self._cut = 0
+        """Rows that were changed from here, up to now and when the log was cut last."""
         connection.set_busy_handler(self._wait_for_lock)
         connection.set_wal_hook(self._note_pages)
         self._thread = Thread(target=self._run, name=f"hibernaut-writer {path}", daemon=True)
@@ -136,10 +142,8 @@ class Writer:
 
     async def rest(self) -> None:
         """Bring a log that has grown into the main file, and cut it: nothing goes on."""
-        if self._pages >= RESTING_PAGES:
-            self._rests = True
-            for _ in range(2):  # the log is brought in after the first, and before the second
-                await self.submit(lambda _: None, writes=False)
+        if self._changed - self._cut >= RESTING_ROWS:
+            await self.submit(_bring_in, writes=False)
 
     async def close(self) -> None:
         """Finish what is queued, bring it into the main file, and end."""
@@ -153,10 +157,14 @@ class Writer:
         left: list[_Job] = []
         while not self._closing or left:
             jobs = self._collect(left)
+            rests = [job for job in jobs if job.work is _bring_in]
             try:
-                left = self._perform(jobs) if jobs else []
-                if self._pages >= self._checkpoint_at or self._rests or not jobs:
-                    self._checkpoint(thorough=self._rests or not jobs)
+                work = [job for job in jobs if job.work is not _bring_in] if rests else jobs
+                left = self._perform(work) if work else []
+                if self._pages >= self._checkpoint_at or rests or not work:
+                    self._checkpoint(thorough=bool(rests) or not work)
+                if rests:
+                    self._on_loop(_resolve, rests, (), self._tell)
             except Exception as error:
                 logger.exception("the writer of the store %s failed, and goes on", self._path)
                 left = []
@@ -222,6 +230,7 @@ class Writer:
                 raise
             raise problem from error
         self.transactions += 1
+        self._changed = self._connection.total_changes()
 
     def _begin(self, jobs: Sequence[_Job]) -> None:
         self._deadline = max(jobs[0].since + self._busy_timeout, time.monotonic() + LEAST_WAIT)
@@ -305,9 +314,10 @@ class Writer:
             # While a reader keeps a part of it from being brought in, keeping out the others would not help.
             if done == pages and (thorough or pages >= CROWDED_PAGES):
                 pages, done = self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+                self._pages, self._cut = pages, self._changed
         except apsw.Error as error:
             logger.debug("the log of the store %s could not be brought in now: %s", self._path, error)
-        self._behind, self._rests = done < pages, False
+        self._behind = done < pages
         self._checkpoint_at = self._pages + CHECKPOINT_PAGES
 
 
