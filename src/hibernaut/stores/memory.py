@@ -61,7 +61,7 @@ _Made = tuple[Thread, bytes, bytes, str, str]
 class MemoryStore(MemoryBeside, MemoryMoves):
     """Keeps threads in this process. See the module's text.
 
-    With `compress`, the commits of threads that wait are packed: about a quarter of the memory, for a sixth of the
+    With `compress`, the commits of threads that wait are packed: about a quarter of the memory, for a fifth of the
     speed (docs/performance.md has the figures). `hot`: bytes that are kept as they came, over all threads.
     """
 
