@@ -45,6 +45,16 @@ MOST_NAMED: Final = 5
 """Names that a text lists, at most."""
 
 
+def said_by(error: BaseException) -> str:
+    """Return what an error says; one without words is told by what it came from, or by the name of its class."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if words := str(cause):
+            return words
+        cause = cause.__cause__ or cause.__context__
+    return type(error).__name__
+
+
 class HibernautError(Exception):
     """The root of all errors raised on purpose."""
 
@@ -308,7 +318,7 @@ class ServersNotMoved(MoveFailed):
     code = "servers_not_moved"
 
     def __init__(self, failures: Mapping[str, Exception], moved: Sequence[str]) -> None:
-        reasons = "; ".join(f"{name}: {str(error) or type(error).__name__}" for name, error in failures.items())
+        reasons = "; ".join(f"{name}: {said_by(error)}" for name, error in failures.items())
         done = f" These have moved it already: {', '.join(moved)}." if moved else ""
         super().__init__(f"the thread stays, since its tool servers did not all move their state: {reasons}.{done}")
         self.failures = dict(failures)

@@ -9,6 +9,7 @@ import json
 import re
 import socket
 import ssl
+import struct
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
@@ -341,6 +342,13 @@ def test_a_call_that_the_output_limit_cuts_is_not_run_and_parks_the_thread_only_
 Answer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
+async def read_out(reader: asyncio.StreamReader) -> None:
+    """Read a whole request: to close over unread bytes is to reset the connection, not to end it."""
+    head = await reader.readuntil(b"\r\n\r\n")
+    size = re.search(rb"(?i)\r\ncontent-length: *(\d+)", head)
+    await reader.readexactly(int(size[1]) if size else 0)
+
+
 @asynccontextmanager
 async def served(answer: Answer, secure: ssl.SSLContext | None = None) -> AsyncIterator[int]:
     """Answer every request so; yields the port."""
@@ -351,7 +359,7 @@ async def served(answer: Answer, secure: ssl.SSLContext | None = None) -> AsyncI
             serving.add(task)
         try:
             with suppress(ConnectionError, asyncio.IncompleteReadError, ssl.SSLError, asyncio.CancelledError):
-                await reader.readuntil(b"\r\n\r\n")
+                await read_out(reader)
                 await answer(reader, writer)
         finally:
             writer.close()
@@ -381,6 +389,11 @@ async def hangs_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
     writer.close()
 
 
+async def resets(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    writer.transport.abort()
+
+
 TEXT = msgspec.json.encode({"choices": [{"index": 0, "delta": {"content": "word " * 50}, "finish_reason": None}]})
 
 ENDLESS: list[tuple[str, Answer, str]] = [
@@ -399,6 +412,7 @@ def test_what_has_no_end_is_given_up_and_parks_the_thread_at_once(answer: Answer
 
 LOST: list[tuple[str, Answer, str]] = [
     ("hangs up", hangs_up, "disconnected without sending a response"),
+    ("resets", resets, "Connection reset by peer"),
     ("half", says(b"data: {", head=b"content-length: 500\r\n"), "without sending complete message body"),
     ("garbled", says(b"no gzip", head=b"content-encoding: gzip\r\n"), "while decompressing data"),
 ]

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import httpx2
 
 from hibernaut.clock import Clock, SystemClock
-from hibernaut.errors import ConfigurationError
+from hibernaut.errors import ConfigurationError, said_by
 from hibernaut.models.dialect import Refusal, Sent
 from hibernaut.models.errors import ConnectionLost
 from hibernaut.models.throttle import Throttle
@@ -150,7 +150,7 @@ class Endpoint:
         """Return what it means that the connection failed."""
         if isinstance(error, httpx2.ReadTimeout):
             return ConnectionLost(f"{self.name} has sent nothing for {self._silent_for / 1_000:g} s")
-        what = str(error) or type(error).__name__
+        what = said_by(error)
         if "CERTIFICATE_VERIFY_FAILED" in what:
             what += "; SSL_CERT_FILE names the authorities to trust, if they are others than this machine's"
         return ConnectionLost(f"{self.name} at {self.url}: {what}")

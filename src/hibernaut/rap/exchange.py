@@ -10,7 +10,7 @@ from typing import Final, Literal, Self
 import httpx2
 from msgspec import structs
 
-from hibernaut.errors import TooLarge
+from hibernaut.errors import TooLarge, said_by
 from hibernaut.rap.limits import ANSWER_WITHIN, CONNECT_WITHIN, LIMITS
 from hibernaut.rap.replies import NoAnswer, Reply
 
@@ -119,11 +119,11 @@ class Exchange:
                 known = reply if by_status else None
                 return structs.replace(reply, body=await _body(answer, limit, setting))
         except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol) as error:
-            raise NoAnswer(url, _words(error), reached=False) from error
+            raise NoAnswer(url, said_by(error), reached=False) from error
         except (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError) as error:
             if known is not None:
                 return known
-            raise NoAnswer(url, _words(error), reached=True) from error
+            raise NoAnswer(url, said_by(error), reached=True) from error
         except TimeoutError:
             if known is not None:
                 return known
@@ -142,10 +142,6 @@ async def _body(answer: httpx2.Response, limit: int, setting: str) -> bytes:
                 raise TooLarge("the answer", size, limit, setting, cut_short=True)
             break
     return b"".join(chunks)[:limit]
-
-
-def _words(error: Exception) -> str:
-    return str(error) or type(error).__name__
 
 
 @functools.cache

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import httpx2
 
-from hibernaut.errors import ConfigurationError
+from hibernaut.errors import ConfigurationError, said_by
 from hibernaut.models.endpoint import certificate_checks
 from hibernaut.models.errors import AuthenticationFailed, ConnectionLost, Overloaded
 
@@ -98,7 +98,7 @@ def _transport(client: httpx2.Client, failed: type[Exception]) -> Callable[..., 
         try:
             answer = client.request(method, url, content=body, headers=headers, timeout=timeout or _WITHIN)
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-            raise failed(str(error) or type(error).__name__) from error
+            raise failed(said_by(error)) from error
         return SimpleNamespace(status=answer.status_code, headers=answer.headers, data=answer.content)
 
     return ask
