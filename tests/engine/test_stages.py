@@ -196,11 +196,13 @@ def test_a_store_that_hangs_holds_no_engine_up_beyond_its_drain() -> None:
     begun = asyncio.Event()
 
     async def scenario() -> None:
-        it = system(answer, store=Hanging(), clock=clock)
-        async with it:
-            await all_say(it, "Hello", NAMES)
-            await begun.wait()
-            asyncio.get_running_loop().call_later(0.05, clock.advance, DRAIN)
+        async with asyncio.TaskGroup() as beside:
+            async with system(answer, store=Hanging(), clock=clock) as it:
+                await all_say(it, "Hello", NAMES)
+                await begun.wait()
+                passing = beside.create_task(pass_time(clock, 3 * DRAIN))
+            assert not passing.done(), "the engine has waited for longer than its drain"
+            passing.cancel()
 
     run(scenario)
 
