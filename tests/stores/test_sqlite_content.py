@@ -3,6 +3,7 @@
 import asyncio
 import re
 from pathlib import Path
+from random import randbytes
 
 import apsw
 import pytest
@@ -13,7 +14,7 @@ from hibernaut.kernel.commit import Blob
 from hibernaut.messages.inputs import InputMessage, UserText
 from hibernaut.messages.items import UserItem, encode_page
 from hibernaut.stores.migrations import migrations
-from hibernaut.stores.protocol import CLAIM_MESSAGES, Claim, Outcome, Owner
+from hibernaut.stores.protocol import CLAIM_MESSAGES, Claim, Outcome, Owner, Round
 from hibernaut.stores.sqlite import SqliteStore, opening
 from hibernaut.stores.sqlite.transaction import SQL
 from tests.store_conformance.scenario import (
@@ -137,6 +138,27 @@ def test_packed_pages_and_others_are_read_side_by_side(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
+def test_commits_of_many_threads_fill_pages_of_the_file_one_after_the_other(tmp_path: Path) -> None:
+    """Each in a place of its own thread would have two to three pages of the file written anew."""
+    threads, rounds = [f"t{number}" for number in range(100)], 8
+
+    async def scenario(store: SqliteStore) -> None:
+        await store.create([new_thread(name) for name in threads], [], START)
+        for number in range(rounds):
+            await store.put([user(f"m{number}", name) for name in threads], START)
+            claims = await store.claim(ANNA, START, len(threads))
+            before = pages()
+            await store.commit_all([Round(claim, after(claim, page=randbytes(1_000))) for claim in claims])
+            written.append(pages() - before)
+
+    def pages() -> int:
+        return (tmp_path / "agents.db-wal").stat().st_size // 4_096
+
+    written: list[int] = []
+    play(tmp_path, scenario)
+    assert max(written[1:]) < 0.7 * len(threads)
+
+
 def test_a_thread_without_a_head_is_told_and_does_not_keep_others_from_running(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -227,6 +249,8 @@ def test_every_query_is_used_and_every_one_that_is_used_is_there() -> None:
     folder = Path(opening.__file__).parent
     source = "\n".join(path.read_text(encoding="utf-8") for path in folder.glob("*.py"))
     used = set(
-        re.findall(r'(?:\.run|\.rows|\.first|\.many|SQL\[|read_value\(tx, |find_dead\(tx, )\(?\s*"(\w+)"', source)
+        re.findall(
+            r'(?:\.run|\.rows|\.first|\.many|SQL\[|read_value\(tx, |find_dead\(tx, |_values\(tx, )\(?\s*"(\w+)"', source
+        )
     )
     assert used == set(SQL)

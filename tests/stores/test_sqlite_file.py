@@ -15,6 +15,7 @@ from hibernaut.codec import pack, sha256
 from hibernaut.errors import StoreCorrupt, StoreError, StoreFormatTooNew
 from hibernaut.kernel.commit import Effect
 from hibernaut.messages.inputs import UserText
+from hibernaut.messages.items import UserItem, encode_page
 from hibernaut.stores.migrations import Migration, migrations
 from hibernaut.stores.protocol import Outcome, Owner
 from hibernaut.stores.sqlite import SqliteStore, opening
@@ -182,7 +183,7 @@ def damage(path: Path, statement: str) -> None:
         ("UPDATE migration SET checksum = x'00' WHERE number = 1", StoreCorrupt, r"migration 1 \(first\) differs"),
         ("UPDATE migration SET name = 'other'", StoreCorrupt, "differs"),
         ("DELETE FROM migration", StoreCorrupt, r"migration 1 \(first\) differs"),
-        ("INSERT INTO migration VALUES (7, 'future', x'00')", StoreCorrupt, r"migration 7 \(future\) differs"),
+        ("INSERT INTO migration VALUES (99, 'future', x'00')", StoreCorrupt, r"migration 99 \(future\) differs"),
         ("DROP TABLE migration", StoreCorrupt, "no such table"),
     ],
 )
@@ -425,6 +426,40 @@ def test_a_cancellation_that_format_1_wrote_is_found(tmp_path: Path) -> None:
         await store.close()
 
     asyncio.run(main())
+
+
+def test_commits_that_format_6_kept_in_order_of_their_threads_stay_as_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    path, threads, rounds = tmp_path / "agents.db", ("t", "u", "v"), range(5)
+    page = encode_page([UserItem("What the engine waits for is a message, and nothing else. " * 20)])
+
+    async def work() -> None:
+        store = await SqliteStore.open(path)
+        await store.create([new_thread(name) for name in threads], [], START)
+        for number in rounds:
+            await store.put([user(f"m{number}", name) for name in threads], START)
+            for claim in await store.claim(ANNA, START, len(threads)):
+                await store.commit(claim, after(claim, page=page + claim.thread_id.encode() * number))
+        await store.close()
+
+    async def read() -> dict[str, list[tuple[int, bytes]]]:
+        store = await SqliteStore.open(path)
+        logs = {name: [(row.version, row.page) for row in await store.read_log(name)] for name in threads}
+        await store.close()
+        return logs
+
+    older = migrations()[:6]
+    monkeypatch.setattr(opening, "migrations", lambda: older)
+    asyncio.run(work())
+    monkeypatch.undo()
+    monkeypatch.setattr(opening, "LARGE", 1)
+    logs = asyncio.run(read())
+    assert logs == {name: [(number + 1, page + name.encode() * number) for number in rounds] for name in threads}
+    assert "is brought up from format 6 to" in caplog.text
+    raw = apsw.Connection(str(path))
+    assert raw.execute("SELECT sum(packed), count(*) FROM log").fetchall() == [(15, 15)]
+    raw.close()
 
 
 def test_the_fixture_is_of_format_1() -> None:

@@ -1,4 +1,4 @@
--- What the embedded store asks of SQLite. The rows of one thread in `inbox` and `log` are those between
+-- What the embedded store asks of SQLite. The rows of one thread in `inbox` and `log` are those with places between
 -- thread << 32 and (thread + 1) << 32.
 
 
@@ -383,6 +383,10 @@ SELECT place, body FROM inbox WHERE place > ?1 AND place < ?2 AND instr(body, x'
 -- name: log_after
 SELECT place, page FROM log WHERE place > ?1 AND place < ?2 AND NOT packed AND instr(page, x'C420') ORDER BY place
 LIMIT ?3;
+
+-- name: whole_log_after
+-- In the order in which the file has them.
+SELECT id, page FROM log WHERE id > ?1 AND NOT packed AND instr(page, x'C420') ORDER BY id LIMIT ?2;
 
 -- name: has_blobs
 SELECT EXISTS (SELECT 1 FROM blob);

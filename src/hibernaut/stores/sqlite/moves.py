@@ -110,7 +110,7 @@ def _records(tx: Transaction, threads: Sequence[int]) -> Iterator[Record]:
             yield EffectRecord(request_id, STATES[state], made, cancels, body)
         yield from (ViewRecord(*row) for row in tx.rows("export_views", (number,)))
         referred |= digests_in((head,))
-        referred |= digests_in(contents(tx, number << 32, (number + 1) << 32))
+        referred |= digests_in(contents(tx, number))
     for digest in sorted(referred):
         if (row := tx.first("read_config", (digest,))) is not None:
             yield ConfigRecord(digest, row[0])

@@ -4,6 +4,7 @@ Nothing is written to a file that is not recognised as a store of a format known
 place and put there in one step, so nobody ever sees half of one: a file that is there and empty has lost its content.
 """
 
+import logging
 import os
 import secrets
 import stat
@@ -21,18 +22,23 @@ from hibernaut.stores.migrations import Migration, migrations
 from hibernaut.stores.sqlite.failures import translate
 from hibernaut.stores.sqlite.transaction import SQL
 
+logger = logging.getLogger(__name__)
+
 APPLICATION_ID = 0x48424E54
 """What SQLite's `application_id` says in our files: "HBNT"."""
 
 OLDEST_SQLITE = 3_051_003
 """Older ones can corrupt a file that has two writers (the WAL-reset bug)."""
 
-LOG_KEPT = 20 * 1024 * 1024
+LOG_KEPT = 10 * 1024 * 1024
 """Bytes to which the write-ahead log is cut when it begins anew: a little more than it has when that is due."""
 
 WRITER_CACHE = 16 * 1024
 READER_CACHE = 4 * 1024
 """KiB of pages that a connection keeps in memory."""
+
+LARGE = 100_000_000
+"""Bytes of a file from which on it is told that it is brought up to date: that may take a second for each of them."""
 
 _LEAST_SIZE = 512
 """Bytes of the smallest page that SQLite has."""
@@ -213,7 +219,14 @@ def _migrate(connection: apsw.Connection, path: str) -> None:
         pending = _pending(connection, path)
     if pending:
         with _transaction(connection, "BEGIN IMMEDIATE"):
-            for step in _pending(connection, path):
+            pending = _pending(connection, path)
+            if pending and (size := _size_of(path)) >= LARGE:
+                logger.warning(
+                    "%s (%s MB) is brought up from format %d to %d; this takes about a second for each 100 MB, and as "
+                    "much room again on the disk",
+                    *(path, f"{size // 1_000_000:,}", pending[0].number - 1, pending[-1].number),
+                )
+            for step in pending:
                 _apply(connection, step)
 
 

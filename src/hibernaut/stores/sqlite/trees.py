@@ -15,8 +15,8 @@ from hibernaut.stores.trees import Member, prunable
 PIECE = 200
 """Values that are read in one go when all there are have to be looked at."""
 
-EVERYTHING = (0, (1 << 63) - 1)
-"""The places of all threads."""
+NO_END = (1 << 63) - 1
+"""Beyond the places of all threads."""
 
 
 def read_tree(tx: Transaction, root: str, *, living: bool) -> list[Any]:
@@ -87,7 +87,7 @@ def _remove(tx: Transaction, threads: Sequence[int]) -> int:
     with_blobs = bool(tx.first("has_blobs")[0])
     referred = digests_in(head for _, head in tx.rows("heads", (number,)))
     for thread in threads if with_blobs else ():
-        referred |= digests_in(contents(tx, thread << 32, (thread + 1) << 32))
+        referred |= digests_in(contents(tx, thread))
     tx.run("raise_tokens", (number,))
     tx.run("delete_threads", (number,))
     tx.run("delete_heads", (number,))
@@ -106,26 +106,27 @@ def _remove_unused(tx: Transaction, referred: set[bytes]) -> None:
     """Remove those of the blobs and configurations that nothing refers to any more."""
     names = apsw.carray(tuple(referred))
     candidates = {digest for (digest,) in tx.rows("configs_of", (names,)) + tx.rows("blobs_of", (names,))}
-    free = still_free(still_free(candidates, _heads(tx)), contents(tx, *EVERYTHING))
-    for digest in free:
+    for digest in still_free(candidates, _all_contents(tx)):
         tx.run("delete_blob", (digest,))
         tx.run("delete_config", (digest,))
 
 
-def _heads(tx: Transaction) -> Iterator[bytes]:
-    last = 0
-    while rows := tx.rows("heads_after", (last, PIECE)):
-        last = rows[-1][0]
-        yield from (head for _, head in rows)
+def contents(tx: Transaction, thread: int) -> Iterator[bytes]:
+    """Yield the messages and the pages of a thread that can refer to something."""
+    start, end = thread << 32, (thread + 1) << 32
+    yield from _values(tx, "inbox_after", start, end)
+    yield from _values(tx, "log_after", start, end)
 
 
-def contents(tx: Transaction, start: int, end: int) -> Iterator[bytes]:
-    """Yield the messages and the pages that can refer to something."""
+def _all_contents(tx: Transaction) -> Iterator[bytes]:
+    yield from _values(tx, "heads_after", 0)
+    yield from _values(tx, "inbox_after", 0, NO_END)
+    yield from _values(tx, "whole_log_after", 0)
+
+
+def _values(tx: Transaction, query: str, start: int, *end: int) -> Iterator[bytes]:
+    """Yield the values of a query that has them by keys, piece by piece."""
     last = start
-    while rows := tx.rows("inbox_after", (last, end, PIECE)):
+    while rows := tx.rows(query, (last, *end, PIECE)):
         last = rows[-1][0]
-        yield from (body for _, body in rows)
-    last = start
-    while rows := tx.rows("log_after", (last, end, PIECE)):
-        last = rows[-1][0]
-        yield from (page for _, page in rows)
+        yield from (value for _, value in rows)

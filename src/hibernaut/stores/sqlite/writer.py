@@ -29,8 +29,8 @@ logger = logging.getLogger(__name__)
 GROUP = 512
 """Pieces of work in one transaction, at most: it bounds how long others wait for the lock."""
 
-CHECKPOINT_PAGES = 4_000
-"""Pages in the write-ahead log from which on they are brought into the main file (16 MB). The same pages are written
+CHECKPOINT_PAGES = 2_000
+"""Pages in the write-ahead log from which on they are brought into the main file (8 MB). The same pages are written
 again and again; the longer the log, the fewer of those are brought in, but the longer others wait meanwhile."""
 
 CROWDED_PAGES = 2 * CHECKPOINT_PAGES
