@@ -16,7 +16,7 @@ from hibernaut.errors import StaleClaim, StoreBusy, StoreError, StoreFull
 from hibernaut.kernel.commit import Blob
 from hibernaut.messages.inputs import InputMessage, UserText
 from hibernaut.stores.protocol import Outcome, Round, ViewRow
-from hibernaut.stores.sqlite import SqliteStore, opening, transactions, writer
+from hibernaut.stores.sqlite import SqliteStore, deliveries, opening, writer
 from hibernaut.stores.sqlite.transaction import Transaction
 from tests.store_conformance.scenario import (
     ANNA,
@@ -201,15 +201,15 @@ def test_what_many_put_at_once_has_an_outcome_each(tmp_path: Path) -> None:
 
 
 def test_of_what_many_put_at_once_only_what_fails_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    put_all = transactions.put_all
+    put_all = deliveries.put_all
 
-    def fail_late(tx: Transaction, puts: Sequence[transactions.Put]) -> list[list[Outcome]]:
+    def fail_late(tx: Transaction, puts: Sequence[deliveries.Put]) -> list[list[Outcome]]:
         outcomes = put_all(tx, puts)
         if any(letter.message_id == "m2" for put in puts for letter in put.letters):
             raise ZeroDivisionError
         return outcomes
 
-    monkeypatch.setattr(transactions, "put_all", fail_late)
+    monkeypatch.setattr(deliveries, "put_all", fail_late)
 
     async def scenario(store: SqliteStore) -> None:
         await a_thread(store)

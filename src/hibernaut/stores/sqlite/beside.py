@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 
 from hibernaut.stores.protocol import MOST_VIEWS, Outcome
+from hibernaut.stores.sqlite.lanes import CLOSED
 from hibernaut.stores.sqlite.transaction import Transaction
-from hibernaut.stores.sqlite.transactions import CLOSED
 
 
 def put_view(tx: Transaction, thread_id: str, view_type: str, content: str, now: int) -> Outcome:

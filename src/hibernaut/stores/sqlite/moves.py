@@ -32,8 +32,11 @@ from hibernaut.stores.known import digest_of as message_digest
 from hibernaut.stores.protocol import URGENCY_PENALTY, EffectState
 from hibernaut.stores.references import digests_in
 from hibernaut.stores.sqlite import pages
+from hibernaut.stores.sqlite.claims import DeadFinder
+from hibernaut.stores.sqlite.commits import NOWHERE
+from hibernaut.stores.sqlite.deliveries import find_origin
+from hibernaut.stores.sqlite.lanes import NOBODY, STATUSES, reschedule
 from hibernaut.stores.sqlite.transaction import Transaction
-from hibernaut.stores.sqlite.transactions import NOBODY, NOWHERE, STATUSES, DeadFinder, find_origin, reschedule
 from hibernaut.stores.sqlite.trees import contents, delete, members
 
 STATES: tuple[EffectState, ...] = ("pending", "sent", "accepted")

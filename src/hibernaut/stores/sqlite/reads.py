@@ -13,19 +13,11 @@ from hibernaut.codec import sha256
 from hibernaut.errors import StoreCorrupt
 from hibernaut.stores.protocol import StoreCounts
 from hibernaut.stores.sqlite import pages
+from hibernaut.stores.sqlite.claims import DeadFinder, StoredMessage
+from hibernaut.stores.sqlite.deliveries import DUPLICATES
+from hibernaut.stores.sqlite.lanes import FROZEN, GREATEST_PENALTY, HELD_BACK, NOBODY, QUEUE, STATUSES
 from hibernaut.stores.sqlite.moves import STATES
 from hibernaut.stores.sqlite.transaction import Transaction
-from hibernaut.stores.sqlite.transactions import (
-    DUPLICATES,
-    FROZEN,
-    GREATEST_PENALTY,
-    HELD_BACK,
-    NOBODY,
-    QUEUE,
-    STATUSES,
-    DeadFinder,
-    StoredMessage,
-)
 
 ENDLESS = -1
 """A limit that is none."""
@@ -129,3 +121,9 @@ def read_counts(tx: Transaction, now: int, find_dead: DeadFinder) -> StoreCounts
         effects={STATES[state]: number for state, number in tx.rows("count_effects")},
         counted={DUPLICATES: 0} | dict(tx.rows("read_counted")),
     )
+
+
+def data_version(tx: Transaction) -> int:
+    """Return a number that changes when somebody else has written."""
+    version: int = tx.first("data_version")[0]
+    return version

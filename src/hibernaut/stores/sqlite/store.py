@@ -33,12 +33,15 @@ from hibernaut.stores.protocol import (
     ViewRow,
     check_note,
 )
-from hibernaut.stores.sqlite import beside, moves, reads, transactions, trees
+from hibernaut.stores.sqlite import beside, claims, commits, deliveries, effects, moves, reads, trees
+from hibernaut.stores.sqlite.claims import DeadFinder, Granted, StoredMessage
+from hibernaut.stores.sqlite.commits import Digested
+from hibernaut.stores.sqlite.deliveries import Letter, Put
+from hibernaut.stores.sqlite.lanes import STATUSES
 from hibernaut.stores.sqlite.moves import STATES
 from hibernaut.stores.sqlite.opening import Opened, open_file
 from hibernaut.stores.sqlite.reader import Reader
 from hibernaut.stores.sqlite.transaction import Transaction
-from hibernaut.stores.sqlite.transactions import STATUSES, DeadFinder, Digested, Granted, Letter, Put, StoredMessage
 from hibernaut.stores.sqlite.writer import Part, Writer
 
 logger = logging.getLogger(__name__)
@@ -98,7 +101,7 @@ class SqliteStore:
     ) -> list[Outcome]:
         threads, letters = tuple(threads), [_letter(message, now, now) for message in messages]
         blobs = tuple(blobs)
-        return await self._write(lambda tx: transactions.create(tx, threads, letters, blobs, tenant))
+        return await self._write(lambda tx: deliveries.create(tx, threads, letters, blobs, tenant))
 
     async def put(
         self,
@@ -110,7 +113,7 @@ class SqliteStore:
         tenant: str | None = None,
     ) -> list[Outcome]:
         letters, blobs = [_letter(message, now, due or now) for message in messages], tuple(blobs)
-        return await self._write(Part(transactions.put_all, Put(letters, blobs, tenant)))
+        return await self._write(Part(deliveries.put_all, Put(letters, blobs, tenant)))
 
     async def knows(self, thread_id: str, message_id: str) -> bool:
         known = await self._read(lambda tx: tx.first("knows", (thread_id, _digest(message_id))))
@@ -127,13 +130,13 @@ class SqliteStore:
     ) -> list[Claim]:
         among = None if threads is None else tuple(threads)
         granted: list[Granted] = await self._write(
-            lambda tx: transactions.claim(tx, owner, now, limit, among, tenant, self._find_dead),
+            lambda tx: claims.claim(tx, owner, now, limit, among, tenant, self._find_dead),
             abandoned=self._give_back,
         )
         return [_claim(one) for one in granted]
 
     async def take(self, claim: Claim, now: int) -> tuple[Delivered, ...]:
-        return _delivered(await self._read(lambda tx: transactions.take(tx, claim, now)))
+        return _delivered(await self._read(lambda tx: claims.take(tx, claim, now)))
 
     async def commit(self, claim: Claim, commit: SliceCommit, *, keep: bool = False) -> None:
         (refused,) = await self.commit_all([Round(claim, commit, keep)])
@@ -143,45 +146,45 @@ class SqliteStore:
     async def commit_all(self, rounds: Sequence[Round]) -> list[Exception | None]:
         ready = [(one.claim, _digested(one.commit), one.keep) for one in rounds]
         try:
-            return await self._write(Part(transactions.commit_several, ready))
+            return await self._write(Part(commits.commit_several, ready))
         except StoreBusy as busy:  # all have waited as long as one may
             return [busy] * len(ready)
         except Exception as error:  # noqa: BLE001  # it is handed to whose rounds these were
             if len(ready) == 1:
                 return [error]
         # One of them fails the others: each by itself, and none after the other.
-        alone = [self._write(Part(transactions.commit_several, [one])) for one in ready]
+        alone = [self._write(Part(commits.commit_several, [one])) for one in ready]
         ends = await asyncio.gather(*alone, return_exceptions=True)
         return [end[0] if isinstance(end, list) else _as_refusal(end) for end in ends]
 
     async def release(self, claim: Claim, not_before: int = 0) -> None:
-        await self._write(lambda tx: transactions.release(tx, claim, not_before))
+        await self._write(lambda tx: claims.release(tx, claim, not_before))
 
     async def beat(self, owner: Owner, now: int) -> None:
-        await self._write(lambda tx: transactions.beat(tx, owner, now))
+        await self._write(lambda tx: claims.beat(tx, owner, now))
 
     async def leave(self, owner: Owner) -> None:
-        await self._write(lambda tx: transactions.leave(tx, owner))
+        await self._write(lambda tx: claims.leave(tx, owner))
 
     async def living_engines(self, now: int) -> list[str]:
         return await self._read(lambda tx: reads.living_engines(tx, now, self._find_dead))
 
     async def start_effects(self, owner: Owner, request_ids: Sequence[str]) -> list[str]:
-        return await self._write(Part(transactions.start_effects, (owner, tuple(request_ids))))
+        return await self._write(Part(effects.start_effects, (owner, tuple(request_ids))))
 
     async def accept_effects(self, request_ids: Sequence[str]) -> None:
         ids = tuple(request_ids)
-        await self._write(lambda tx: transactions.accept_effects(tx, ids))
+        await self._write(lambda tx: effects.accept_effects(tx, ids))
 
     async def settle_effects(self, request_ids: Sequence[str], *, thread_id: str | None = None) -> None:
         ids = tuple(request_ids)
-        await self._write(lambda tx: transactions.settle_effects(tx, ids, thread_id))
+        await self._write(lambda tx: effects.settle_effects(tx, ids, thread_id))
 
     async def adopt_effects(
         self, owner: Owner, now: int, limit: int, *, threads: Sequence[str] | None = None, tenant: str | None = None
     ) -> list[EffectRow]:
         rows = await self._write(
-            lambda tx: transactions.adopt_effects(tx, owner, now, limit, threads, tenant, self._find_dead)
+            lambda tx: effects.adopt_effects(tx, owner, now, limit, threads, tenant, self._find_dead)
         )
         return [_effect_row(row, owner.engine_id) for row in rows]
 
@@ -322,7 +325,7 @@ class SqliteStore:
         return end
 
     async def changed_elsewhere(self) -> bool:
-        seen, self._seen = self._seen, await self._write(transactions.data_version, writes=False)
+        seen, self._seen = self._seen, await self._write(reads.data_version, writes=False)
         return seen != self._seen
 
     async def rest(self) -> bool:
@@ -363,7 +366,7 @@ class SqliteStore:
             return
         for one in granted:
             claim = _claim(one)
-            future = self._writer.submit(partial(transactions.release, claim=claim, not_before=0))
+            future = self._writer.submit(partial(claims.release, claim=claim, not_before=0))
             future.add_done_callback(_log_failure)
 
     def _tell(self, thread_id: str, level: int) -> None:

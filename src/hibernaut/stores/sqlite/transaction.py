@@ -1,4 +1,9 @@
-"""What work on the store's file is written against."""
+"""What work on the store's file is written against.
+
+Every function that works inside a transaction gets it, and values that were made ready outside of it, and checks before
+it writes. None waits, reads a clock, or knows of threads and tasks. What it does is said where `Store` has a method of
+its name.
+"""
 
 from collections.abc import Sequence
 from typing import Any

@@ -8,8 +8,8 @@ import apsw
 
 from hibernaut.errors import HasForks
 from hibernaut.stores.references import digests_in, still_free
+from hibernaut.stores.sqlite.lanes import CLOSED
 from hibernaut.stores.sqlite.transaction import Transaction
-from hibernaut.stores.sqlite.transactions import CLOSED
 from hibernaut.stores.trees import Member, prunable
 
 PIECE = 200
