@@ -248,9 +248,6 @@ def test_c27_no_query_of_the_working_path_looks_at_all_threads() -> None:
 def test_every_query_is_used_and_every_one_that_is_used_is_there() -> None:
     folder = Path(opening.__file__).parent
     source = "\n".join(path.read_text(encoding="utf-8") for path in folder.glob("*.py"))
-    used = set(
-        re.findall(
-            r'(?:\.run|\.rows|\.first|\.many|SQL\[|read_value\(tx, |find_dead\(tx, |_values\(tx, )\(?\s*"(\w+)"', source
-        )
-    )
+    asks = r"\.run|\.rows|\.first|\.many|\.each|SQL\[|read_value\(tx, |find_dead\(tx, |_values\(tx, "
+    used = set(re.findall(rf'(?:{asks})\(?\s*"(\w+)"', source))
     assert used == set(SQL)

@@ -44,7 +44,7 @@ INSERT INTO log (place, page, packed, receipt) VALUES ((?1 << 32) + ?2, ?3, ?4, 
 -- Inboxes
 
 -- name: learn_message
-INSERT INTO known (thread, digest, place) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING RETURNING place;
+INSERT INTO known (thread, digest, place) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING;
 
 -- name: is_known
 SELECT 1 FROM known WHERE thread = ?1 AND digest = ?2;
@@ -207,10 +207,13 @@ AND NOT EXISTS (SELECT 1 FROM outbox WHERE outbox.engine = engine.id AND state <
 INSERT INTO outbox (engine, thread, created, request_id, effect, cancels) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
 ON CONFLICT DO NOTHING;
 
--- name: start_effect
-UPDATE outbox SET state = 1
-WHERE request_id = ?1 AND state = 0 AND engine = (SELECT id FROM engine WHERE engine_id = ?2)
-RETURNING request_id, ?2;
+-- name: pending_among
+-- The names come as bytes, since as texts they would end at a NUL.
+SELECT outbox.id, request_id FROM carray(?1) CROSS JOIN outbox ON request_id = CAST(value AS TEXT)
+WHERE state = 0 AND engine = (SELECT id FROM engine WHERE engine_id = ?2);
+
+-- name: start_effects
+UPDATE outbox SET state = 1 WHERE id IN carray(?1);
 
 -- name: accept_effect
 UPDATE outbox SET state = 2 WHERE request_id = ?1;

@@ -154,7 +154,7 @@ def _refused(tx: Transaction, letter: Letter, thread: _Receiver, why: Outcome) -
 def _deliver(tx: Transaction, waiting: Sequence[_Placed | Outcome]) -> list[Outcome]:
     """Deliver messages, but for those that have an outcome already."""
     learning = [(one[1].number, one[0].digest, one[2]) for one in waiting if not isinstance(one, Outcome)]
-    learned = {place for (place,) in tx.many("learn_message", learning)}
+    learned = iter(tx.each("learn_message", learning))
     outcomes: list[Outcome] = []
     messages = []
     moved: dict[int, _Receiver] = {}
@@ -163,7 +163,7 @@ def _deliver(tx: Transaction, waiting: Sequence[_Placed | Outcome]) -> list[Outc
             outcomes.append(one)
             continue
         letter, thread, place = one
-        if place not in learned:
+        if not next(learned):
             outcomes.append(Outcome.DUPLICATE)
             continue
         rank = letter.due + URGENCY_PENALTY[letter.urgency]

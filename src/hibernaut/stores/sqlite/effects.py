@@ -1,6 +1,8 @@
 """What happens to effects inside a transaction, from their beginning until they are settled."""
 
-from collections.abc import Iterable, Sequence
+from array import array
+from collections.abc import Collection, Iterable, Sequence
+from itertools import groupby
 from typing import Any
 
 import apsw
@@ -12,14 +14,24 @@ from hibernaut.stores.sqlite.transaction import Transaction
 
 def start_effects(tx: Transaction, several: Sequence[tuple[Owner, Sequence[str]]]) -> list[list[str]]:
     """Mark effects as begun."""
-    wanted = [(name, owner.engine_id) for owner, names in several for name in names]
-    started = set(tx.many("start_effect", wanted))
     begun: list[list[str]] = []
-    for owner, names in several:
-        mine = [name for name in dict.fromkeys(names) if (name, owner.engine_id) in started]
-        started.difference_update([(name, owner.engine_id) for name in mine])  # whoever comes later has not begun it
-        begun.append(mine)
+    for engine_id, same in groupby(several, lambda one: one[0].engine_id):
+        wanted = [names for _, names in same]
+        started = _start(tx, {name for names in wanted for name in names}, engine_id)
+        for names in wanted:
+            mine = [name for name in dict.fromkeys(names) if name in started]
+            started.difference_update(mine)  # whoever comes later has not begun it
+            begun.append(mine)
     return begun
+
+
+def _start(tx: Transaction, names: Collection[str], engine_id: str) -> set[str]:
+    """Mark those effects as begun that this engine holds and that are not yet; return them."""
+    texts = tuple([name.encode() for name in names])
+    pending = tx.rows("pending_among", (apsw.carray(texts), engine_id)) if texts else []
+    if pending:
+        tx.run("start_effects", (apsw.carray(array("q", [number for number, _ in pending])),))
+    return {name for _, name in pending}
 
 
 def accept_effects(tx: Transaction, request_ids: Iterable[str]) -> None:

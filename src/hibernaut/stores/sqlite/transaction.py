@@ -51,3 +51,16 @@ class Transaction:
     def many(self, query: str, bindings: Sequence[Sequence[Any]]) -> list[Any]:
         """Run a query once for each of the bindings; return all its rows."""
         return self._execute_many(SQL[query], bindings).fetchall() if bindings else []
+
+    def each(self, query: str, bindings: Sequence[Sequence[Any]]) -> list[bool]:
+        """Run a query that writes once for each of the bindings; tell of each whether it has changed something.
+
+        To have the query return what it changed takes twice as long: SQLite keeps a table for the rows, and copies of
+        all pages that it writes to.
+        """
+        execute, statement, changes = self._execute, SQL[query], self.changes
+        changed = []
+        for one in bindings:
+            execute(statement, one)
+            changed.append(changes() > 0)
+        return changed
