@@ -88,7 +88,8 @@ def model() -> ScriptedModel:
 
 async def make_templates(path: str, living: str) -> None:
     """Make the three threads, and leave as a process does that is killed."""
-    async with AgentSystem(model=model(), tools=[look_up, ask_elsewhere, worker(ends=False)], store=living) as system:
+    store = await SqliteStore.open(living, compress=False)  # names are replaced in their pages
+    async with AgentSystem(model=model(), tools=[look_up, ask_elsewhere, worker(ends=False)], store=store) as system:
         for name, told in ((IDLE, "Go on"), (WAITING, "ask_elsewhere"), (SENT, "work")):
             await system.send(name, "Look into it")
             await system.wait_idle()
@@ -100,6 +101,7 @@ async def make_templates(path: str, living: str) -> None:
             if isinstance(event, ToolCall) and event.tool == "work":
                 break
         copy_living(living, path)
+    await store.close()
 
 
 def copy_living(living: str, path: str) -> None:
@@ -164,7 +166,7 @@ class _Template:
         self._run("INSERT INTO head VALUES (?, ?)", (number, own(self._head)))
         for version, page, receipt in self._log:
             self._run(
-                "INSERT INTO log (place, page, receipt) VALUES (?, ?, ?)",
+                "INSERT INTO log (place, packed, page, receipt) VALUES (?, 0, ?, ?)",
                 ((number << 32) + version, own(page), own(receipt)),
             )
         for digest, _ in self._known:

@@ -222,8 +222,8 @@ def _migrate(connection: apsw.Connection, path: str) -> None:
             pending = _pending(connection, path)
             if pending and (size := _size_of(path)) >= LARGE:
                 logger.warning(
-                    "%s (%s MB) is brought up from format %d to %d; this takes about a second for each 100 MB, and as "
-                    "much room again on the disk",
+                    "%s (%s MB) is brought up from format %d to %d; this takes about a second for each 100 MB, and "
+                    "up to twice as much room again on the disk meanwhile",
                     *(path, f"{size // 1_000_000:,}", pending[0].number - 1, pending[-1].number),
                 )
             for step in pending:
