@@ -47,11 +47,13 @@ MOST_NAMED: Final = 5
 
 def said_by(error: BaseException) -> str:
     """Return what an error says; one without words is told by what it came from, or by the name of its class."""
+    seen: set[int] = set()
     cause: BaseException | None = error
-    while cause is not None:
-        if words := str(cause):
+    while cause is not None and id(cause) not in seen:
+        if words := str(cause).strip():
             return words
-        cause = cause.__cause__ or cause.__context__
+        seen.add(id(cause))  # errors can come from each other
+        cause = cause.__cause__ or cause.__context__  # even if it was raised "from None", as anyio's are
     return type(error).__name__
 
 

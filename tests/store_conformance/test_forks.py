@@ -67,6 +67,21 @@ def test_a_fork_of_what_is_not_there_or_is_another_tenant_s_is_not_made(open_sto
     run(open_store, scenario)
 
 
+def test_a_child_is_a_fork_of_what_its_parent_s_tenant_has_whatever_tenant_it_names(open_store: StoreFactory) -> None:
+    async def scenario(store: Store) -> None:
+        await a_thread(store)
+        await store.create([new_thread("red", tenant="red")], [], START)
+        new = [replace(fork("one", "t"), parent="red"), replace(fork("two", "red"), parent="red")]
+        await store.create(new, [], START)
+        assert await store.read_head("one") is None
+        assert (await store.read_forks("red"), await store.read_forks("t")) == (["two"], [])
+        made = await store.read_head("two")
+        assert made is not None
+        assert (made.tenant, made.parent) == ("red", "red")
+
+    run(open_store, scenario)
+
+
 def test_a_thread_that_is_there_is_not_made_a_fork(open_store: StoreFactory) -> None:
     async def scenario(store: Store) -> None:
         await a_thread(store)

@@ -4,6 +4,7 @@ python sqlite_programs.py serve              runs one `rounds` per line of its i
 python sqlite_programs.py rounds PATH NAME   writes until it is killed, and says what was acknowledged
 python sqlite_programs.py compete PATH NAME WRITERS ROUNDS CHECKPOINT_PAGES
 python sqlite_programs.py limited PATH BYTES writes until a limit on the size of files stops it, then without it
+python sqlite_programs.py upgrade PATH BYTES opens a file of an older format under such a limit, and then without it
 python sqlite_programs.py fixture PATH       makes the file that every later version must open
 """
 
@@ -171,6 +172,20 @@ async def _limited_round(store: SqliteStore, number: int) -> None:
 # The file of format 1
 
 
+async def upgrade(path: str, size: int) -> None:
+    """Open a file of an older format, for which there is no room at first."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
+    try:
+        await SqliteStore.open(path)
+    except StoreFull as error:
+        say("full", error)
+    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    store = await SqliteStore.open(path)
+    say("whole", len(await store.read_log("t")))
+    await store.close()
+
+
 async def fixture(path: str) -> None:
     """Make a store that has something of everything. The file that was made by format 1 is checked in, and stays."""
     store = await SqliteStore.open(path)
@@ -205,6 +220,8 @@ def main() -> None:
         asyncio.run(compete(path, name, *map(int, numbers)))
     elif command == "limited":
         asyncio.run(limited(words[0], int(words[1])))
+    elif command == "upgrade":
+        asyncio.run(upgrade(words[0], int(words[1])))
     elif command == "fixture" and not Path(words[0]).exists():
         asyncio.run(fixture(words[0]))
 

@@ -16,10 +16,11 @@ from typing import IO
 import apsw
 import pytest
 
+from hibernaut.stores.migrations import migrations
 from hibernaut.stores.protocol import Owner
-from hibernaut.stores.sqlite import SqliteStore
+from hibernaut.stores.sqlite import SqliteStore, opening
 from hibernaut.stores.sqlite.store import BUSY_TIMEOUT
-from tests.store_conformance.scenario import names
+from tests.store_conformance.scenario import START, names, new_thread
 from tests.stores import sqlite_programs as programs
 
 PROGRAM = [sys.executable, programs.__file__]
@@ -226,3 +227,28 @@ def test_c64_when_the_system_refuses_to_let_the_file_grow_nothing_is_half_writte
         await store.close()
 
     asyncio.run(look())
+
+
+def test_c64_without_room_a_file_stays_in_its_older_format_and_is_brought_up_when_there_is_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, older = tmp_path / "agents.db", migrations()[:6]
+    monkeypatch.setattr(opening, "migrations", lambda: older)
+
+    async def make() -> None:
+        store = await SqliteStore.open(path)
+        await store.create([new_thread("t")], [], START)
+        await store.close()
+
+    asyncio.run(make())
+    raw = apsw.Connection(str(path))
+    with raw:
+        raw.executemany(
+            "INSERT INTO log (place, page, receipt) SELECT (id << 32) + ?, zeroblob(3000), x'' FROM thread",
+            [(version,) for version in range(1, 301)],
+        )
+    raw.close()
+    with running("upgrade", path, path.stat().st_size // 2) as process:
+        lines = pipes(process)[1].read().splitlines()
+    assert lines[0].startswith("full there is no room to write")
+    assert lines[1:] == ["whole 300"]

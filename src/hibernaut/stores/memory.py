@@ -397,17 +397,20 @@ class MemoryStore(MemoryBeside, MemoryMoves):
 
     def _add(self, made: Iterable[_Made], tenant: str | None = None) -> None:
         for thread, digest, config, parent, fork_of in made:
+            above = self._threads.get(parent) if parent and parent != thread.thread_id else None
+            if above is not None:
+                thread.tenant = above.tenant
+            elif tenant is not None:
+                thread.tenant = tenant
             if fork_of and not self._has_origin(fork_of, thread.tenant):
                 continue
             if self._threads.setdefault(thread.thread_id, thread) is thread:
                 self._bytes += len(thread.head)
                 self._logs.begin(thread)
                 thread.token = self._first_token
-                thread.tenant = thread.tenant if tenant is None else tenant
                 if config:
                     self._keep(self._configs, digest, config)
-                if parent in self._threads and parent != thread.thread_id:
-                    thread.tenant = self._threads[parent].tenant
+                if above is not None:
                     self._trees.add(thread.thread_id, parent)
                 if fork_of:
                     self._trees.add_fork(thread.thread_id, fork_of)

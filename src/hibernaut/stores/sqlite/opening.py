@@ -71,9 +71,10 @@ def open_file(path: str | os.PathLike[str], busy_timeout: int) -> Opened:
         _examine(name)
         writer = apsw.Connection(name, flags=apsw.SQLITE_OPEN_READWRITE)
         try:
-            _set_up(writer, busy_timeout, WRITER_CACHE)
-            _migrate(writer, name)
-            _check_size(writer, name)
+            with _translated(name, writer):
+                _set_up(writer, busy_timeout, WRITER_CACHE)
+                _migrate(writer, name)
+                _check_size(writer, name)
             reader = apsw.Connection(name, flags=apsw.SQLITE_OPEN_READWRITE)
             _set_up(reader, busy_timeout, READER_CACHE)
             reader.pragma("query_only", True)
@@ -84,11 +85,11 @@ def open_file(path: str | os.PathLike[str], busy_timeout: int) -> Opened:
 
 
 @contextmanager
-def _translated(path: str) -> Iterator[None]:
+def _translated(path: str, connection: apsw.Connection | None = None) -> Iterator[None]:
     try:
         yield
     except apsw.Error as error:
-        raise translate(error, path) from error
+        raise translate(error, path, 0 if connection is None else connection.system_errno) from error
     except OSError as error:
         raise StoreError(f"{path} cannot be opened: {error.strerror or error}") from error
 
@@ -171,9 +172,10 @@ def _make(path: str) -> None:
     try:
         connection = apsw.Connection(str(made))
         try:
-            _set_up(connection, 0, READER_CACHE)
-            connection.pragma("application_id", APPLICATION_ID)
-            _migrate(connection, path)
+            with _translated(path, connection):
+                _set_up(connection, 0, READER_CACHE)
+                connection.pragma("application_id", APPLICATION_ID)
+                _migrate(connection, path)
         finally:
             connection.close(force=True)
         _put_in_place(made, place)
@@ -223,7 +225,7 @@ def _migrate(connection: apsw.Connection, path: str) -> None:
             if pending and (size := _size_of(path)) >= LARGE:
                 logger.warning(
                     "%s (%s MB) is brought up from format %d to %d; this takes about a second for each 100 MB, and "
-                    "up to twice as much room again on the disk meanwhile",
+                    "twice as much room again on the disk, half of which stays for what comes",
                     *(path, f"{size // 1_000_000:,}", pending[0].number - 1, pending[-1].number),
                 )
             for step in pending:
