@@ -1,6 +1,11 @@
 """Reports: medians over runs, and what an earlier one says."""
 
+import asyncio
+import os
+import subprocess
+import sys
 from pathlib import Path
+from select import select
 from typing import Any
 
 import msgspec
@@ -18,6 +23,42 @@ BUILD = Build("1.0", "", "CPython 3.11", "3.54", {"msgspec": "0.22"})
 def report(*speeds: float, **parameters: Any) -> Report:
     runs = [{"completions": 10, "per_s": speed} for speed in speeds]
     return Report("scale", "2026-11-30T00:00:00+00:00", MACHINE, BUILD, parameters, runs)
+
+
+WITHIN = 30
+"""Seconds that what must happen may take."""
+
+
+class Lasted(msgspec.Struct):
+    """What a run without end would find."""
+
+    seconds: float
+
+
+async def lasting(fifo: str) -> Lasted:
+    """Tell that it runs, and run for ever."""
+    with open(fifo, "w", encoding="utf-8") as told:  # noqa: ASYNC230, PTH123
+        told.write("runs\n")
+        told.flush()
+        await asyncio.Event().wait()
+    return Lasted(0)
+
+
+def test_a_run_ends_with_the_command_that_takes_it_even_if_that_is_killed(tmp_path: Path) -> None:
+    fifo = tmp_path / "told"
+    os.mkfifo(fifo)
+    program = (
+        f"from hibernaut.bench.report import measure; from {__name__} import lasting; "
+        f"measure('x', 1, lasting, {{'fifo': {str(fifo)!r}}})"
+    )
+    told = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+    with subprocess.Popen([sys.executable, "-c", program]) as command:
+        assert select([told], [], [], WITHIN)[0]
+        assert os.read(told, 100) == b"runs\n"
+        command.kill()
+        assert select([told], [], [], WITHIN)[0], "its end is closed once the run has ended"
+        assert os.read(told, 100) == b""
+    os.close(told)
 
 
 def test_a_figure_is_the_median_of_its_runs() -> None:

@@ -4,12 +4,14 @@ Every run has a process of its own: memory that an earlier one has left behind w
 """
 
 import asyncio
+import os
 import statistics
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from datetime import UTC, datetime
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import msgspec
@@ -64,10 +66,21 @@ def measure(bench: str, runs: int, function: Measure, parameters: Mapping[str, A
     """
     taken = []
     for _ in range(runs):
-        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
+        with ProcessPoolExecutor(1, mp_context=get_context("spawn"), initializer=_end_with_parent) as process:
             taken.append(process.submit(_once, function, dict(parameters)).result())
     at = datetime.now(UTC).isoformat(timespec="seconds")
     return Report(bench, at, this_machine(), this_build(), dict(parameters), taken)
+
+
+def _end_with_parent() -> None:
+    """Let this process end when the one that made it does, were it killed: it would measure on for nobody."""
+    Thread(target=_end_after_parent, name="parent", daemon=True).start()
+
+
+def _end_after_parent() -> None:
+    if (parent := parent_process()) is not None:
+        parent.join()
+        os._exit(1)
 
 
 def _once(function: Measure, parameters: dict[str, Any]) -> dict[str, Any]:
