@@ -37,10 +37,8 @@ class Lasted(msgspec.Struct):
 
 async def lasting(fifo: str) -> Lasted:
     """Tell that it runs, and run for ever."""
-    with open(fifo, "w", encoding="utf-8") as told:  # noqa: ASYNC230, PTH123
-        told.write("runs\n")
-        told.flush()
-        await asyncio.Event().wait()
+    os.write(os.open(fifo, os.O_WRONLY), b"runs\n")
+    await asyncio.Event().wait()
     return Lasted(0)
 
 
